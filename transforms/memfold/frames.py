@@ -1,0 +1,169 @@
+"""The schema of every frame that crosses a step, each with its grain. Times are UTC, microseconds, null when unknown."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+TIME = pa.timestamp("us", tz="UTC")
+WORDS = pa.list_(pa.string())
+
+#: One row per memory in scope. ``metadata`` is the store's own fields as JSON, verbatim.
+SNAPSHOT = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("kind", pa.string()),
+        pa.field("title", pa.string()),
+        pa.field("content", pa.string(), nullable=False),
+        pa.field("tags", WORDS, nullable=False),
+        pa.field("tier", pa.string()),
+        pa.field("session_id", pa.string()),
+        pa.field("sessions", WORDS, nullable=False),
+        pa.field("trust", pa.string()),
+        pa.field("pinned", pa.bool_(), nullable=False),
+        pa.field("protected", pa.bool_(), nullable=False),
+        pa.field("importance", pa.float64()),
+        pa.field("confidence", pa.float64()),
+        pa.field("use_count", pa.int64()),
+        pa.field("created_at", TIME),
+        pa.field("updated_at", TIME),
+        pa.field("event_time", TIME),
+        pa.field("valid_from", TIME),
+        pa.field("valid_to", TIME),
+        pa.field("last_used_at", TIME),
+        pa.field("expires_at", TIME),
+        pa.field("links", WORDS, nullable=False),
+        pa.field("metadata", pa.string()),
+        pa.field("row_digest", pa.string(), nullable=False),
+    ]
+)
+
+#: One row per memory in scope: what the text says of itself.
+#: ``text_key`` is equal exactly for texts that differ in nothing but case, spacing, punctuation or Unicode form.
+TEXTS = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("text_key", pa.string(), nullable=False),
+        pa.field("is_blank", pa.bool_(), nullable=False),
+    ]
+)
+
+#: One row per judged pair, left_id < right_id. ``winner`` (left, right or null) is the longer side of a containment,
+#: the newer side of a supersession or conflict. ``held`` says why a mergeable pair stays apart, null when it may merge.
+PAIRS = pa.schema(
+    [
+        pa.field("left_id", pa.string(), nullable=False),
+        pa.field("right_id", pa.string(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("jaccard", pa.float64(), nullable=False),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("winner", pa.string()),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("only_left", WORDS, nullable=False),
+        pa.field("only_right", WORDS, nullable=False),
+        pa.field("held", pa.string()),
+    ]
+)
+
+#: One row per memory of a cluster, the survivor included (match = survivor). ``match``: survivor, copy, same, contains.
+CLUSTERS = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("cluster_id", pa.int64(), nullable=False),
+        pa.field("survivor_id", pa.string(), nullable=False),
+        pa.field("match", pa.string(), nullable=False),
+        pa.field("jaccard", pa.float64(), nullable=False),
+        pa.field("added_words", pa.int64(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+    ]
+)
+
+#: One row per snapshot row, always. ``reason`` is one of: kept, held, waits, copy, same, contains, expired, blank,
+#: stale, superseded, promoted. ``is_lost`` and ``is_lost_strict`` say what the row counts for in the loss figures.
+PLAN = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("into_id", pa.string()),
+        pa.field("superseded_by", pa.string()),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+        pa.field("is_lost", pa.bool_(), nullable=False),
+        pa.field("is_lost_strict", pa.bool_(), nullable=False),
+    ]
+)
+
+#: One row per scope. ``refused`` names the checks that failed, in words; empty when the gate accepts the scope.
+TALLY = pa.schema(
+    [
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("entries_before", pa.int64(), nullable=False),
+        pa.field("entries_after", pa.int64(), nullable=False),
+        pa.field("merged", pa.int64(), nullable=False),
+        pa.field("promoted", pa.int64(), nullable=False),
+        pa.field("pruned", pa.int64(), nullable=False),
+        pa.field("expired", pa.int64(), nullable=False),
+        pa.field("held", pa.int64(), nullable=False),
+        pa.field("waits", pa.int64(), nullable=False),
+        pa.field("lost", pa.int64(), nullable=False),
+        pa.field("lost_strict", pa.int64(), nullable=False),
+        pa.field("lost_recently", pa.int64(), nullable=False),
+        pa.field("retained_originals", pa.int64(), nullable=False),
+        pa.field("loss_fraction", pa.float64(), nullable=False),
+        pa.field("loss_fraction_strict", pa.float64(), nullable=False),
+        pa.field("accepted", pa.bool_(), nullable=False),
+        pa.field("refused", WORDS, nullable=False),
+    ]
+)
+
+#: One row per scope that lost anything in the rolling window: what earlier passes took, undone loss given back.
+LOSSES = pa.schema([pa.field("scope", pa.string(), nullable=False), pa.field("lost", pa.int64(), nullable=False)])
+
+#: One row per decision that a person took back: a merge (``into_id`` set) or a prune or promotion (``into_id`` null).
+#: It holds while both digests are still the rows' own.
+REJECTED = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("into_id", pa.string()),
+        pa.field("row_digest", pa.string(), nullable=False),
+        pa.field("into_digest", pa.string()),
+    ]
+)
+
+#: One row per memory that an apply touches. Rows of one ``unit_id`` land together or not at all, but for drifted members.
+#: ``role``: survivor (stays, takes the folded fields), member (merged), prune, promote.
+REWRITE = pa.schema(
+    [
+        pa.field("unit_id", pa.int64(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("role", pa.string(), nullable=False),
+        pa.field("into_id", pa.string()),
+        pa.field("superseded_by", pa.string()),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("promote_to", pa.string()),
+        pa.field("is_lost", pa.bool_(), nullable=False),
+        pa.field("row_digest", pa.string(), nullable=False),
+    ]
+)
+
+#: One row per change that an apply made, enough to take it back. ``change``: removed, folded, promoted.
+#: ``raw`` is the row as the store held it, in the store's own encoding; ``before`` and ``after`` are JSON objects that
+#: hold the folded fields only.
+UNDO = pa.schema(
+    [
+        pa.field("unit_id", pa.int64(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("change", pa.string(), nullable=False),
+        pa.field("into_id", pa.string()),
+        pa.field("new_id", pa.string()),
+        pa.field("is_lost", pa.bool_(), nullable=False),
+        pa.field("row_digest", pa.string(), nullable=False),
+        pa.field("into_digest", pa.string()),
+        pa.field("raw", pa.binary(), nullable=False),
+        pa.field("before", pa.string()),
+        pa.field("after", pa.string()),
+    ]
+)
