@@ -1,4 +1,4 @@
-"""The schema of every frame that crosses a step, each with its grain. Times are UTC, microseconds, null when unknown."""
+"""The schema of every frame that crosses a step, each with its grain. Times are UTC microseconds, null when unknown."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ REJECTED = pa.schema(
     ]
 )
 
-#: One row per memory that an apply touches. Rows of one ``unit_id`` land together or not at all, but for drifted members.
+#: One row per memory that an apply touches. Rows of one ``unit_id`` land together, but for drifted members.
 #: ``role``: survivor (stays, takes the folded fields), member (merged), prune, promote.
 REWRITE = pa.schema(
     [

@@ -1,7 +1,7 @@
 """What a store is: a stream of snapshot batches, and transactions with a handful of row operations.
 
-An adapter says how *its* system reads and writes rows. What to write, in which order, what drifted and what can be taken
-back is the same for every store and lives in ``applying.py``.
+An adapter says how *its* system reads and writes rows. What to write, in which order, what drifted and what can be
+taken back is the same for every store and lives in ``applying.py``.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class StoredRow:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A survivor's change: write the fields of ``after`` that differ from ``before`` and that the store has a place for."""
+    """A survivor's change: write the fields of ``after`` that differ and that the store has a place for."""
 
     before: Memory
     after: Memory
 
 
 class Ledger(Protocol):
-    """The bookkeeping beside the data, read and written inside the same transaction as the rows (``bookkeeping.py``)."""
+    """The bookkeeping beside the data, in the same transaction as the rows (``bookkeeping.py``)."""
 
 
 class Transaction(Protocol):
@@ -61,7 +61,7 @@ class Transaction(Protocol):
     def ledger(self) -> Ledger: ...
 
     def read(self, ids: Collection[str]) -> dict[str, StoredRow]:
-        """The rows of these ids as they stand now, locked against change until the end; an id that is gone is absent."""
+        """The rows of these ids as they stand now, locked until the end; an id that is gone is absent."""
         ...
 
     def count(self, scope: str) -> int:
@@ -77,11 +77,11 @@ class Transaction(Protocol):
         ...
 
     def promote(self, rows: Mapping[str, StoredRow], tier: str) -> dict[str, str]:
-        """Move rows to another tier with everything they hold; returns old id -> new id (equal where ids do not change)."""
+        """Move rows to another tier with all they hold; returns old id -> new id (equal where ids do not change)."""
         ...
 
     def restore(self, raws: Mapping[str, bytes]) -> set[str]:
-        """Insert removed rows exactly as they were; returns the ids that could not be restored because they exist again."""
+        """Insert removed rows exactly as they were; returns the ids that were left out because they exist again."""
         ...
 
 
