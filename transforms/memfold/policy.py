@@ -111,6 +111,18 @@ class Policy:
         """Whether memories of two sessions must stay apart: the store recalls by session and nobody overrode it."""
         return self.session_recall == "equality" and not self.across_sessions
 
+    @classmethod
+    def from_table(cls, table: pa.Table) -> Policy:
+        """The policy that this ``policy`` relation holds; the inverse of ``as_table``.
+
+        Raises:
+            ValueError: it has not exactly one row with one value per field, or a value is out of its range.
+        """
+        if table.num_rows != 1 or table.schema.names != [field.name for field in fields(cls)]:
+            raise ValueError(f"the policy relation must have one row and this version's fields, got {table.shape}")
+        row = table.to_pylist()[0]
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+
     def as_table(self) -> pa.Table:
         """The ``policy`` relation: exactly one row, one column per field of this class, in this order."""
         return pa.table({field.name: pa.array([_cell(self, field.name)], _TYPES[field.name]) for field in fields(self)})

@@ -1,0 +1,390 @@
+"""The run directory: one pass on disk. Anyone can read it with DuckDB, and damage to it is noticed before a write.
+
+``manifest.json`` names the store, the times and the sha256 of every relation; the relations themselves are
+byte-identical from run to run over the same store at the same ``as_of``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from memfold.errors import BadUsage, MemfoldError, PlanDamaged
+from memfold.frames import SNAPSHOT, UNDO
+
+FORMAT = "memfold-run/1"
+ROWS_PER_GROUP = 65_536
+ROWS_PER_PART = 4 * ROWS_PER_GROUP
+
+PRIVATE_FOLDER = 0o700
+PRIVATE_FILE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class RelationFile:
+    """One file of a relation: its place in the run directory, its sha256 and its number of rows."""
+
+    path: str
+    sha256: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a run directory is: of which store, as of when, made with what, and the hash of each relation."""
+
+    run_id: str
+    store: str
+    as_of: datetime
+    created: datetime
+    memfold: str
+    scopes: tuple[str, ...] | None
+    skip_bad: bool
+    minhash: dict[str, int | str]
+    counts: dict[str, int]
+    files: tuple[RelationFile, ...] = ()
+    snapshot_trimmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """One pass on disk: the relations, the manifest that seals them, the receipt and what undo needs."""
+
+    path: Path
+    run_id: str
+
+    @classmethod
+    def create(cls, path: Path, run_id: str) -> RunDirectory:
+        """An empty run directory that only its owner may read.
+
+        Raises:
+            BadUsage: the path exists and is not an empty folder.
+        """
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise BadUsage(f"the run directory {path} exists and is not an empty folder; nothing was planned")
+        path.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+        path.chmod(PRIVATE_FOLDER)
+        return cls(path.resolve(), run_id)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """A run directory that was sealed earlier.
+
+        Raises:
+            PlanDamaged: it has no manifest that can be read, or is of another kind.
+        """
+        return cls(path.resolve(), _read_manifest(path).run_id)
+
+    @property
+    def manifest(self) -> Manifest:
+        return _read_manifest(self.path)
+
+    def file(self, name: str) -> Path:
+        """Where the relation of this name lies; for the snapshot, the pattern of its parts."""
+        return self.path / ("snapshot/*.parquet" if name == "snapshot" else f"{name}.parquet")
+
+    def write(self, name: str, table: pa.Table) -> Path:
+        """Write one relation, whole or not at all; the same rows in the same order give the same bytes."""
+        path = self.file(name)
+        _write_parquet(path, table)
+        return path
+
+    def write_snapshot(self, snapshot: pa.Table) -> Path:
+        """Write the snapshot in parts of a fixed number of rows; an empty store has one empty part."""
+        for number, start in enumerate(range(0, max(snapshot.num_rows, 1), ROWS_PER_PART)):
+            _write_parquet(self.path / f"snapshot/part-{number:05d}.parquet", snapshot.slice(start, ROWS_PER_PART))
+        return self.file("snapshot")
+
+    def read(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """One relation, or some of its columns.
+
+        Raises:
+            PlanDamaged: it is missing or cannot be read.
+        """
+        paths = sorted((self.path / "snapshot").glob("*.parquet")) if name == "snapshot" else [self.file(name)]
+        wanted = None if columns is None else list(columns)
+        try:
+            tables = [pq.ParquetFile(path).read(columns=wanted) for path in paths]
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(f"{name} cannot be read ({_first_line(error)})") from error
+        if not tables:
+            raise self._damaged(f"{name} is missing")
+        return pa.concat_tables(tables)
+
+    def seal(self, manifest: Manifest) -> Manifest:
+        """Write the manifest over all relations that lie here now; from now on a changed byte is noticed."""
+        files = tuple(_describe(self.path, path) for path in _relation_paths(self.path))
+        sealed = replace(manifest, files=files)
+        _write_bytes(self.path / "manifest.json", _manifest_json(sealed))
+        return sealed
+
+    def add(self, name: str, table: pa.Table) -> None:
+        """Add one relation to a sealed run; a relation that is there already must be the same, byte for byte.
+
+        Raises:
+            PlanDamaged: it is there and differs.
+        """
+        manifest = self.manifest
+        known = {file.path: file.sha256 for file in manifest.files}
+        path = self.write(name, table)
+        file = _describe(self.path, path)
+        if known.get(file.path, file.sha256) != file.sha256:
+            raise self._damaged(f"{file.path} does not follow from the plan")
+        others = tuple(other for other in manifest.files if other.path != file.path)
+        _write_bytes(
+            self.path / "manifest.json",
+            _manifest_json(replace(manifest, files=tuple(sorted((*others, file), key=lambda each: each.path)))),
+        )
+
+    def verify(self) -> Manifest:
+        """The manifest, once every relation is there with the hash that it names.
+
+        Raises:
+            PlanDamaged: a relation is missing, changed, cut short or was added.
+        """
+        manifest = self.manifest
+        named = {file.path: file for file in manifest.files}
+        present = {path.relative_to(self.path).as_posix() for path in _relation_paths(self.path)}
+        for path in sorted(named.keys() - present):
+            raise self._damaged(f"{path} is missing")
+        for path in sorted(present - named.keys()):
+            raise self._damaged(f"{path} is not part of the plan")
+        for path, file in named.items():
+            if _sha256(self.path / path) != file.sha256:
+                raise self._damaged(f"{path} was changed or cut short since it was planned")
+        return manifest
+
+    def trim_snapshot(self, touched: Iterable[str]) -> None:
+        """Keep only the touched rows of the snapshot; done after an apply, so that old texts do not pile up."""
+        manifest = self.manifest
+        if manifest.snapshot_trimmed:
+            return
+        snapshot = self.read("snapshot")
+        kept = snapshot.filter(pc.is_in(snapshot["memory_id"], value_set=pa.array(sorted(touched), pa.string())))
+        path = self.path / "snapshot/touched.parquet"
+        _write_parquet(path, kept.cast(SNAPSHOT))
+        others = tuple(file for file in manifest.files if not file.path.startswith("snapshot/"))
+        files = (*others, _describe(self.path, path))
+        # The manifest first: a crash before the parts are gone leaves files too many, which verify names.
+        _write_bytes(self.path / "manifest.json", _manifest_json(replace(manifest, files=files, snapshot_trimmed=True)))
+        for part in (self.path / "snapshot").glob("part-*.parquet"):
+            part.unlink()
+
+    def write_undo(self, number: int, rows: pa.Table) -> None:
+        """Make the undo rows of one transaction durable, before that transaction commits."""
+        _write_parquet(self.path / f"undo/{number:06d}.parquet", rows, durable=True)
+
+    def undo_rows(self) -> pa.Table:
+        """Every undo row of this run, in the order of its transactions.
+
+        Raises:
+            PlanDamaged: a part cannot be read.
+        """
+        paths = sorted((self.path / "undo").glob("*.parquet"))
+        try:
+            tables = [pq.ParquetFile(path).read().cast(UNDO) for path in paths]
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise self._damaged(f"undo/ cannot be read ({_first_line(error)})") from error
+        return pa.concat_tables(tables) if tables else UNDO.empty_table()
+
+    @property
+    def next_undo_number(self) -> int:
+        """The number of the next undo part: an apply that resumes never writes over an earlier part."""
+        numbers = [int(path.stem) for path in (self.path / "undo").glob("*.parquet") if path.stem.isdigit()]
+        return max(numbers, default=-1) + 1
+
+    def write_json(self, name: str, value: dict[str, Any]) -> None:
+        """Write a receipt, durably: it says what happened to the store."""
+        _write_bytes(self.path / name, _json(value))
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """A receipt, or None where there is none.
+
+        Raises:
+            PlanDamaged: it is there and cannot be read.
+        """
+        try:
+            value = json.loads((self.path / name).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise self._damaged(f"{name} cannot be read ({_first_line(error)})") from error
+        return value if isinstance(value, dict) else None
+
+    def _damaged(self, what: str) -> PlanDamaged:
+        return PlanDamaged(f"run {self.run_id}: {what}; nothing was written. Plan again.")
+
+
+def new_run_id(now: datetime, token: bytes) -> str:
+    """The name of a run: when it began, in UTC, and six random hex digits."""
+    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{token[:3].hex()}"
+
+
+def runs_folder(home: str | None) -> Path:
+    """Where runs live: ``$MEMFOLD_HOME/runs``, else the user's state folder, wherever the call came from."""
+    if home:
+        return Path(home).expanduser().resolve() / "runs"
+    import platformdirs
+
+    return platformdirs.user_state_path("memfold") / "runs"
+
+
+def known_runs(folder: Path) -> list[RunDirectory]:
+    """The runs of this folder that can be read, oldest first."""
+    found: list[tuple[datetime, str, RunDirectory]] = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        try:
+            manifest = _read_manifest(path)
+        except PlanDamaged:
+            continue  # a plan that was interrupted has no manifest; `show` on its folder says so
+        found.append((manifest.created, manifest.run_id, RunDirectory(path.resolve(), manifest.run_id)))
+    return [run for _, _, run in sorted(found, key=lambda each: each[:2])]
+
+
+def find_run(reference: str, folder: Path, *, store: str | None = None, must_be_sure: bool = False) -> RunDirectory:
+    """The run that a person means by a run id, a directory or ``latest``.
+
+    With ``must_be_sure`` (nobody is there to look at it), plain ``latest`` is refused where several stores have runs.
+
+    Raises:
+        BadUsage: no such run, or ``latest`` could be a run of another store.
+    """
+    if reference == "latest":
+        return _latest_run(folder, store=store, must_be_sure=must_be_sure)
+    by_id = folder / reference
+    if Path(reference).name == reference and by_id.is_dir():
+        run = RunDirectory.open(by_id)
+    elif Path(reference).is_dir():
+        run = RunDirectory.open(Path(reference))
+    elif Path(reference).exists():
+        raise BadUsage(f"{reference} is a file, not a run directory; name a run id, a directory or latest")
+    else:
+        raise BadUsage(f"no run {reference!r}: it is neither a directory nor a run id in {folder}")
+    planned_store = run.manifest.store
+    if store is not None and store != planned_store:
+        raise BadUsage(f"run {run.run_id} was planned on {planned_store}, not on {store}; nothing was written")
+    return run
+
+
+def _latest_run(folder: Path, *, store: str | None, must_be_sure: bool) -> RunDirectory:
+    runs = known_runs(folder)
+    stores = sorted({run.manifest.store for run in runs})
+    if store is not None:
+        runs = [run for run in runs if run.manifest.store == store]
+    if not runs:
+        of_store = "" if store is None else f" of {store}"
+        raise BadUsage(f"there is no run{of_store} in {folder}; make one with: memfold plan STORE")
+    if store is None and must_be_sure and len(stores) > 1:
+        raise BadUsage(
+            f"latest could mean a run of {len(stores)} stores ({', '.join(stores)}); "
+            "nothing was written. Name the run, or add --store URL."
+        )
+    return runs[-1]
+
+
+def _relation_paths(folder: Path) -> list[Path]:
+    """Every relation of a run, in one order; undo rows are not relations of the plan."""
+    return sorted([*folder.glob("*.parquet"), *folder.glob("snapshot/*.parquet")])
+
+
+def _describe(folder: Path, path: Path) -> RelationFile:
+    rows = pq.ParquetFile(path).metadata.num_rows
+    return RelationFile(path.relative_to(folder).as_posix(), _sha256(path), rows)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_parquet(path: Path, table: pa.Table, *, durable: bool = False) -> None:
+    """Write through a temporary file. The chunks of the table must not show, so each row group is one chunk."""
+    _make_folder(path.parent)
+    temporary = path.with_name(f".{path.name}.tmp")
+    with _open_private(temporary) as file:
+        with pq.ParquetWriter(file, table.schema, compression="zstd", compression_level=3) as writer:
+            for start in range(0, max(table.num_rows, 1), ROWS_PER_GROUP):
+                writer.write_table(table.slice(start, ROWS_PER_GROUP).combine_chunks(), row_group_size=ROWS_PER_GROUP)
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+    temporary.replace(path)
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    _make_folder(path.parent)
+    temporary = path.with_name(f".{path.name}.tmp")
+    with _open_private(temporary) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    _sync_folder(path.parent)
+
+
+def _open_private(path: Path) -> Any:
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb")
+
+
+def _make_folder(path: Path) -> None:
+    if not path.is_dir():
+        path.mkdir(mode=PRIVATE_FOLDER)
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _manifest_json(manifest: Manifest) -> bytes:
+    fields = asdict(manifest)
+    files = fields.pop("files")
+    as_text = {"as_of": manifest.as_of.isoformat(), "created": manifest.created.isoformat()}
+    return _json({"format": FORMAT, **fields, **as_text, "files": {file.pop("path"): file for file in files}})
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+
+
+def _read_manifest(path: Path) -> Manifest:
+    try:
+        fields = json.loads((path / "manifest.json").read_bytes())
+    except FileNotFoundError as error:
+        raise PlanDamaged(f"{path} has no manifest.json: it is no run directory, or the plan was cut short") from error
+    except (OSError, ValueError) as error:
+        raise PlanDamaged(f"manifest.json of {path} cannot be read ({_first_line(error)}); nothing was written") from error
+    try:
+        if fields.pop("format") != FORMAT:
+            raise PlanDamaged(f"{path} is not of the kind {FORMAT}; nothing was written")
+        files = tuple(RelationFile(name, **file) for name, file in fields.pop("files").items())
+        scopes = fields.pop("scopes")
+        return Manifest(
+            as_of=datetime.fromisoformat(fields.pop("as_of")),
+            created=datetime.fromisoformat(fields.pop("created")),
+            scopes=None if scopes is None else tuple(scopes),
+            files=files,
+            **fields,
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PlanDamaged(f"manifest.json of {path} is incomplete ({_first_line(error)}); nothing was written") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
