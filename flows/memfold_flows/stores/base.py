@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -44,14 +44,146 @@ class StoredRow:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A survivor's change: write the fields of ``after`` that differ and that the store has a place for."""
+    """A survivor's change: write the fields of ``after`` that differ and that the store has a place for.
+
+    ``raw`` is the row as it stood before (``frames.UNDO``), for a change that takes an earlier one back: a store that
+    keeps spelling (an archive) returns to these bytes where the rest of the row is still the same.
+    """
 
     before: Memory
     after: Memory
+    raw: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """A run as the ledger names it: its id, the folder it lives in, and the digest of what it would write."""
+
+    run_id: str
+    directory: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What the ledger knows of a run. A null ``applied_at`` means that an apply began and did not end."""
+
+    run_id: str
+    directory: str
+    digest: str
+    began_at: datetime
+    applied_at: datetime | None
+    undone_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Units of one scope that one committed transaction dealt with, first to last, and what came of them.
+
+    ``step`` is apply or undo; ``report`` is a JSON object with the counts and drifts of that scope.
+    """
+
+    batch: int
+    scope: str
+    first_unit: int
+    last_unit: int
+    report: str
+
+
+Step = Literal["apply", "undo"]
 
 
 class Ledger(Protocol):
     """The bookkeeping beside the data, in the same transaction as the rows (``bookkeeping.py``)."""
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """What is known of this run, if an apply of it ever began here."""
+        ...
+
+    def runs(self) -> list[RunRecord]:
+        """Every run that wrote here, newest first."""
+        ...
+
+    def begin(self, run: RunRef, at: datetime) -> None:
+        """Record that an apply of this run begins; a run that is known already stays as it is."""
+        ...
+
+    def finish(self, run_id: str, step: Step, at: datetime) -> None:
+        """Record that the run is applied, or undone, as a whole."""
+        ...
+
+    def landed(self, run_id: str, step: Step) -> list[Landed]:
+        """What the committed transactions of this run dealt with, in the order they did."""
+        ...
+
+    def land(self, run_id: str, step: Step, landed: Sequence[Landed], at: datetime) -> None:
+        """Record what this transaction dealt with."""
+        ...
+
+    def resolve(self, memory_id: str) -> str:
+        """The memory that this id became, through all merges and promotions; the id itself where it became nothing."""
+        ...
+
+    def redirect(self, run_id: str, into: Mapping[str, str]) -> None:
+        """Record old id -> the id it became."""
+        ...
+
+    def drop_redirects(self, ids: Collection[str]) -> None:
+        """Forget what these ids became: they are memories again."""
+        ...
+
+    def losses(self, since: datetime, *, but: str = "") -> dict[str, int]:
+        """Rows lost per scope after that moment, undone loss given back; the run ``but`` is left out."""
+        ...
+
+    def lose(self, run_id: str, scope: str, rows: int, at: datetime) -> None:
+        """Add to what this run lost of a scope."""
+        ...
+
+    def give_back(self, run_id: str, scope: str, rows: int) -> None:
+        """Take restored rows off what this run lost of a scope."""
+        ...
+
+    def rejected(self) -> pa.Table:
+        """The decisions that a person took back, as ``frames.REJECTED``."""
+        ...
+
+    def reject(self, decisions: Collection[Rejection]) -> None:
+        """Remember decisions that a person took back."""
+        ...
+
+    def carry_rejections(self, changed: Mapping[tuple[str, str], tuple[str, str]]) -> None:
+        """Keep rejections alive over memfold's own edits: (id, digest) before -> (id, digest) after."""
+        ...
+
+    def take_lease(self, holder: str, now: datetime, until: datetime) -> int:
+        """Take or take over the lease for a holder; returns its fencing number, which no one had before.
+
+        Raises:
+            Transient: another holder's lease has not run out.
+        """
+        ...
+
+    def renew_lease(self, holder: str, fence: int, until: datetime) -> None:
+        """Prolong the lease.
+
+        Raises:
+            StoreError: the lease was taken over since.
+        """
+        ...
+
+    def release_lease(self, holder: str, fence: int) -> None:
+        """Give the lease back, if it is still this holder's."""
+        ...
+
+
+class Rejection(NamedTuple):
+    """One row of ``frames.REJECTED``."""
+
+    memory_id: str
+    into_id: str | None
+    row_digest: str
+    into_digest: str | None
 
 
 class Transaction(Protocol):
@@ -69,15 +201,21 @@ class Transaction(Protocol):
         ...
 
     def delete(self, ids: Collection[str]) -> None:
-        """Remove these rows; each was read in this transaction."""
+        """Remove these rows; each was read in this transaction, and is there."""
         ...
 
     def update(self, updates: Sequence[Update]) -> None:
-        """Write the changed fields of each survivor, nothing else of the row."""
+        """Write the changed fields of each row, nothing else of it.
+
+        Only fields of ``traits.places`` ever differ; an undo of a promotion that kept the id also writes ``tier``.
+        """
         ...
 
     def promote(self, rows: Mapping[str, StoredRow], tier: str) -> dict[str, str]:
-        """Move rows to another tier with all they hold; returns old id -> new id (equal where ids do not change)."""
+        """Move rows to another tier with all they hold; returns old id -> new id (equal where ids do not change).
+
+        The rows are read again after any update of this transaction, so they hold the folded fields.
+        """
         ...
 
     def restore(self, raws: Mapping[str, bytes]) -> set[str]:
@@ -122,7 +260,10 @@ class Drift:
 
 @dataclass(slots=True)
 class ApplyReport:
-    """What an apply did, summed over its transactions."""
+    """What an apply did, summed over the transactions of the run, those before an interruption included.
+
+    Where ``already_applied_at`` is set, this call wrote nothing and the rest says what that earlier apply did.
+    """
 
     merged: int = 0
     pruned: int = 0
@@ -134,13 +275,18 @@ class ApplyReport:
     scopes_applied: list[str] = field(default_factory=list)
     scopes_refused: dict[str, str] = field(default_factory=dict)
     already_applied_at: datetime | None = None
+    #: Folded fields that this store has no place for.
+    fields_left_out: list[str] = field(default_factory=list)
     transactions: int = 0
     longest_hold_seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class UndoReport:
-    """What an undo did, summed over its transactions."""
+    """What an undo did, summed over the transactions of the run, those before an interruption included.
+
+    Where ``already_undone_at`` is set, this call wrote nothing and the rest says what that earlier undo did.
+    """
 
     restored: int = 0
     reverted: int = 0
@@ -148,3 +294,5 @@ class UndoReport:
     not_restored: list[Drift] = field(default_factory=list)
     kept_fields: list[Drift] = field(default_factory=list)
     already_undone_at: datetime | None = None
+    transactions: int = 0
+    longest_hold_seconds: float = 0.0
