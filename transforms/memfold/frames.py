@@ -40,11 +40,13 @@ SNAPSHOT = pa.schema(
 
 #: One row per memory in scope: what the text says of itself.
 #: ``text_key`` is equal exactly for texts that differ in nothing but case, spacing, punctuation or Unicode form.
+#: ``says_day``: the text says today, tomorrow, now or the like, so what it means depends on its own day.
 TEXTS = pa.schema(
     [
         pa.field("memory_id", pa.string(), nullable=False),
         pa.field("text_key", pa.string(), nullable=False),
         pa.field("is_blank", pa.bool_(), nullable=False),
+        pa.field("says_day", pa.bool_(), nullable=False),
     ]
 )
 
