@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -19,15 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from memfold.errors import BadUsage, MemfoldError, PlanDamaged
+from memfold.errors import BadUsage, PlanDamaged
 from memfold.frames import SNAPSHOT, UNDO
+from memfold_flows.files import PRIVATE_FOLDER, ROWS_PER_GROUP, write_bytes, write_parquet
 
 FORMAT = "memfold-run/1"
-ROWS_PER_GROUP = 65_536
 ROWS_PER_PART = 4 * ROWS_PER_GROUP
-
-PRIVATE_FOLDER = 0o700
-PRIVATE_FILE = 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,8 @@ class RunDirectory:
         """
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise BadUsage(f"the run directory {path} exists and is not an empty folder; nothing was planned")
-        path.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+        path.mkdir(exist_ok=True, mode=PRIVATE_FOLDER)
         path.chmod(PRIVATE_FOLDER)
         return cls(path.resolve(), run_id)
 
@@ -96,13 +93,13 @@ class RunDirectory:
     def write(self, name: str, table: pa.Table) -> Path:
         """Write one relation, whole or not at all; the same rows in the same order give the same bytes."""
         path = self.file(name)
-        _write_parquet(path, table)
+        write_parquet(path, table)
         return path
 
     def write_snapshot(self, snapshot: pa.Table) -> Path:
         """Write the snapshot in parts of a fixed number of rows; an empty store has one empty part."""
         for number, start in enumerate(range(0, max(snapshot.num_rows, 1), ROWS_PER_PART)):
-            _write_parquet(self.path / f"snapshot/part-{number:05d}.parquet", snapshot.slice(start, ROWS_PER_PART))
+            write_parquet(self.path / f"snapshot/part-{number:05d}.parquet", snapshot.slice(start, ROWS_PER_PART))
         return self.file("snapshot")
 
     def read(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -125,7 +122,7 @@ class RunDirectory:
         """Write the manifest over all relations that lie here now; from now on a changed byte is noticed."""
         files = tuple(_describe(self.path, path) for path in _relation_paths(self.path))
         sealed = replace(manifest, files=files)
-        _write_bytes(self.path / "manifest.json", _manifest_json(sealed))
+        write_bytes(self.path / "manifest.json", _manifest_json(sealed))
         return sealed
 
     def add(self, name: str, table: pa.Table) -> None:
@@ -141,7 +138,7 @@ class RunDirectory:
         if known.get(file.path, file.sha256) != file.sha256:
             raise self._damaged(f"{file.path} does not follow from the plan")
         others = tuple(other for other in manifest.files if other.path != file.path)
-        _write_bytes(
+        write_bytes(
             self.path / "manifest.json",
             _manifest_json(replace(manifest, files=tuple(sorted((*others, file), key=lambda each: each.path)))),
         )
@@ -172,17 +169,17 @@ class RunDirectory:
         snapshot = self.read("snapshot")
         kept = snapshot.filter(pc.is_in(snapshot["memory_id"], value_set=pa.array(sorted(touched), pa.string())))
         path = self.path / "snapshot/touched.parquet"
-        _write_parquet(path, kept.cast(SNAPSHOT))
+        write_parquet(path, kept.cast(SNAPSHOT))
         others = tuple(file for file in manifest.files if not file.path.startswith("snapshot/"))
         files = (*others, _describe(self.path, path))
         # The manifest first: a crash before the parts are gone leaves files too many, which verify names.
-        _write_bytes(self.path / "manifest.json", _manifest_json(replace(manifest, files=files, snapshot_trimmed=True)))
+        write_bytes(self.path / "manifest.json", _manifest_json(replace(manifest, files=files, snapshot_trimmed=True)))
         for part in (self.path / "snapshot").glob("part-*.parquet"):
             part.unlink()
 
     def write_undo(self, number: int, rows: pa.Table) -> None:
         """Make the undo rows of one transaction durable, before that transaction commits."""
-        _write_parquet(self.path / f"undo/{number:06d}.parquet", rows, durable=True)
+        write_parquet(self.path / f"undo/{number:06d}.parquet", rows, durable=True)
 
     def undo_rows(self) -> pa.Table:
         """Every undo row of this run, in the order of its transactions.
@@ -205,7 +202,7 @@ class RunDirectory:
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         """Write a receipt, durably: it says what happened to the store."""
-        _write_bytes(self.path / name, _json(value))
+        write_bytes(self.path / name, _json(value))
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """A receipt, or None where there is none.
@@ -307,51 +304,6 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _write_parquet(path: Path, table: pa.Table, *, durable: bool = False) -> None:
-    """Write through a temporary file. The chunks of the table must not show, so each row group is one chunk."""
-    _make_folder(path.parent)
-    temporary = path.with_name(f".{path.name}.tmp")
-    with _open_private(temporary) as file:
-        with pq.ParquetWriter(file, table.schema, compression="zstd", compression_level=3) as writer:
-            for start in range(0, max(table.num_rows, 1), ROWS_PER_GROUP):
-                writer.write_table(table.slice(start, ROWS_PER_GROUP).combine_chunks(), row_group_size=ROWS_PER_GROUP)
-        file.flush()
-        if durable:
-            os.fsync(file.fileno())
-    temporary.replace(path)
-    if durable:
-        _sync_folder(path.parent)
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    _make_folder(path.parent)
-    temporary = path.with_name(f".{path.name}.tmp")
-    with _open_private(temporary) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    _sync_folder(path.parent)
-
-
-def _open_private(path: Path) -> Any:
-    path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb")
-
-
-def _make_folder(path: Path) -> None:
-    if not path.is_dir():
-        path.mkdir(mode=PRIVATE_FOLDER)
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _manifest_json(manifest: Manifest) -> bytes:
     fields = asdict(manifest)
     files = fields.pop("files")
@@ -369,7 +321,7 @@ def _read_manifest(path: Path) -> Manifest:
     except FileNotFoundError as error:
         raise PlanDamaged(f"{path} has no manifest.json: it is no run directory, or the plan was cut short") from error
     except (OSError, ValueError) as error:
-        raise PlanDamaged(f"manifest.json of {path} cannot be read ({_first_line(error)}); nothing was written") from error
+        raise PlanDamaged(f"{path}/manifest.json cannot be read ({_first_line(error)}); nothing was written") from error
     try:
         if fields.pop("format") != FORMAT:
             raise PlanDamaged(f"{path} is not of the kind {FORMAT}; nothing was written")
@@ -383,7 +335,7 @@ def _read_manifest(path: Path) -> Manifest:
             **fields,
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PlanDamaged(f"manifest.json of {path} is incomplete ({_first_line(error)}); nothing was written") from error
+        raise PlanDamaged(f"{path}/manifest.json is incomplete ({_first_line(error)}); nothing was written") from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -120,8 +120,8 @@ class Policy:
         """
         if table.num_rows != 1 or table.schema.names != [field.name for field in fields(cls)]:
             raise ValueError(f"the policy relation must have one row and this version's fields, got {table.shape}")
-        row = table.to_pylist()[0]
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+        row: dict[str, Any] = table.to_pylist()[0]
+        return cls(**{**row, "stale_kinds": tuple(row["stale_kinds"])})
 
     def as_table(self) -> pa.Table:
         """The ``policy`` relation: exactly one row, one column per field of this class, in this order."""

@@ -1,0 +1,61 @@
+"""Files that hold people's memories: private to their owner, whole or not there at all, durable where it matters."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROWS_PER_GROUP = 65_536
+
+PRIVATE_FOLDER = 0o700
+PRIVATE_FILE = 0o600
+
+
+def write_parquet(path: Path, table: pa.Table, *, durable: bool = False) -> None:
+    """Write a table, whole or not at all; the same rows in the same order give the same bytes."""
+    # The chunks of the table must not show, so each row group is written as one.
+    _make_folder(path.parent)
+    temporary = path.with_name(f".{path.name}.tmp")
+    with _open_private(temporary) as file:
+        with pq.ParquetWriter(file, table.schema, compression="zstd", compression_level=3) as writer:
+            for start in range(0, max(table.num_rows, 1), ROWS_PER_GROUP):
+                writer.write_table(table.slice(start, ROWS_PER_GROUP).combine_chunks(), row_group_size=ROWS_PER_GROUP)
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+    temporary.replace(path)
+    if durable:
+        _sync_folder(path.parent)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    _make_folder(path.parent)
+    temporary = path.with_name(f".{path.name}.tmp")
+    with _open_private(temporary) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    _sync_folder(path.parent)
+
+
+def _open_private(path: Path) -> BinaryIO:
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb")
+
+
+def _make_folder(path: Path) -> None:
+    if not path.is_dir():
+        path.mkdir(mode=PRIVATE_FOLDER)
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
