@@ -11,6 +11,10 @@ from datetime import UTC, datetime, timedelta
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
+# Built once: json.dumps with options builds an encoder at each call, which costs more than the encoding.
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+_encode_sorted = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True).encode
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
@@ -83,7 +87,7 @@ def row_digest(
 
     Left out on purpose: ``use_count``, ``last_used_at``, ``updated_at`` and other values that a mere recall changes.
     """
-    fields = (
+    return digest_fields(
         scope,
         kind,
         title,
@@ -99,8 +103,11 @@ def row_digest(
         microseconds(expires_at),
         canonical_json(metadata),
     )
-    encoded = json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode("ascii")
-    return hashlib.blake2b(encoded, digest_size=16).hexdigest()
+
+
+def digest_fields(*fields: object) -> str:
+    """The digest of the fields of ``row_digest``, in its order: times in microseconds, metadata as canonical JSON."""
+    return hashlib.blake2b(_encode(fields).encode("ascii"), digest_size=16).hexdigest()
 
 
 def canonical_json(text: str | None) -> str | None:
@@ -108,7 +115,7 @@ def canonical_json(text: str | None) -> str | None:
     if text is None or text == "":
         return None
     try:
-        return json.dumps(json.loads(text), ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+        return _encode_sorted(json.loads(text))
     except (ValueError, RecursionError):
         return text
 
