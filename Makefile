@@ -1,0 +1,60 @@
+# Two commands from nothing: `make demo` and `make test`. They need make and Python 3.11 or newer, nothing else.
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
+
+# Prefect and its libraries send no usage data from here.
+export DO_NOT_TRACK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long bench clean
+
+help:
+	@echo "make demo       install into $(VENV), then plan, apply and explain a pass over the sample store"
+	@echo "make test       install what the tests need, then lint, type check and test"
+	@echo "make test-long  the tests that take minutes"
+	@echo "make bench      seconds for a plan over 1,000 memories"
+	@echo "make clean      remove $(VENV), caches and what the demo wrote"
+	@echo "PYTHON=/path/to/python3.12 picks the interpreter that $(VENV) is made with"
+
+demo: $(VENV)/.installed
+	@$(BIN)/memfold demo
+
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pytest -m "not long"
+
+test-long: $(VENV)/.installed-dev
+	$(BIN)/pytest -m long
+
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/plan_1000.py
+
+clean:
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .prefect dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is written when an install is complete, so that the next call starts at once and an interrupted one begins again.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing memfold into $(VENV); the first time takes a minute or two"
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "installing what the tests need into $(VENV)"
+	@$(INSTALL) --editable ".[dev]"
+	@touch $@
+
+# The names are tried by running them: a name on the PATH may be a wrapper for a Python that is not there.
+$(BIN)/python:
+	@for python in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
+		if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+			echo "making $(VENV) with $$($$python --version)"; \
+			exec $$python -m venv $(VENV); \
+		fi; \
+	done; \
+	echo "no Python 3.11 or newer with the venv module was found; nothing was installed."; \
+	echo "Install one (on Debian and Ubuntu: python3 python3-venv), or name it: make demo PYTHON=/path/to/python3.12"; \
+	exit 1
