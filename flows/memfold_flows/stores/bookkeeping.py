@@ -1,0 +1,275 @@
+"""The ledger: memfold's own tables, prefixed memfold_, on a SQLite connection.
+
+They stand beside the data, so that what happened and the record of it land in one transaction. File stores keep them
+in ``.memfold/<name>.db`` beside the archive. Every statement names the main database: where a store attaches a second
+one, its ledger is that of the first. Times are whole microseconds since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from memfold.errors import StoreError, Transient
+from memfold.frames import REJECTED
+from memfold.memory import from_microseconds, microseconds
+from memfold_flows.stores.base import Landed, Rejection, RunRecord, RunRef, Step
+from memfold_flows.stores.connections import connect_creating, connect_reading, require_database, sqlite_errors
+
+SCHEMA_VERSION = 1
+
+_TABLES = """
+create table main.memfold_meta (name text primary key, value text not null) strict, without rowid;
+create table main.memfold_runs (
+    run_id text primary key, directory text not null, digest text not null,
+    began_at integer not null, applied_at integer, undone_at integer
+) strict, without rowid;
+create table main.memfold_applied (
+    run_id text not null, step text not null check (step in ('apply', 'undo')), batch integer not null,
+    scope text not null, first_unit integer not null, last_unit integer not null,
+    landed_at integer not null, report text not null,
+    primary key (run_id, step, batch, scope)
+) strict, without rowid;
+create table main.memfold_redirects (
+    old_id text primary key, new_id text not null, run_id text not null
+) strict, without rowid;
+create table main.memfold_losses (
+    run_id text not null, scope text not null, lost integer not null, lost_at integer not null,
+    primary key (run_id, scope)
+) strict, without rowid;
+create table main.memfold_rejected (
+    memory_id text not null, into_id text, row_digest text not null, into_digest text
+) strict;
+create unique index main.memfold_rejected_once on memfold_rejected
+    (memory_id, row_digest, ifnull(into_id, ''), ifnull(into_digest, ''));
+create index main.memfold_rejected_into on memfold_rejected (into_id, into_digest);
+create table main.memfold_lease (
+    one integer primary key check (one = 1), holder text not null, fence integer not null, until integer not null
+) strict;
+"""
+
+
+class Bookkeeping:
+    """The ledger of one store. Without its tables it reads as empty; ``prepare`` makes them.
+
+    Raises:
+        StoreError: the tables were made by a newer memfold.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._exists = bool(
+            connection.execute("select 1 from main.sqlite_schema where name = 'memfold_meta'").fetchone()
+        )
+        if self._exists and (version := int(self.note("schema_version") or 0)) > SCHEMA_VERSION:
+            raise StoreError(
+                f"the memfold_ tables have version {version}, this memfold knows {SCHEMA_VERSION}; "
+                "nothing was written. Upgrade memfold."
+            )
+
+    def prepare(self) -> None:
+        """Make the tables where they are missing, inside the caller's transaction."""
+        if not self._exists:
+            for statement in _TABLES.split(";\n"):
+                self._connection.execute(statement)
+            self._exists = True
+            self.set_note("schema_version", str(SCHEMA_VERSION))
+
+    def run(self, run_id: str) -> RunRecord | None:
+        found = self._runs("where run_id = ?", (run_id,))
+        return found[0] if found else None
+
+    def runs(self) -> list[RunRecord]:
+        return self._runs("order by began_at desc, run_id desc", ())
+
+    def begin(self, run: RunRef, at: datetime) -> None:
+        self._connection.execute(
+            "insert or ignore into main.memfold_runs (run_id, directory, digest, began_at) values (?, ?, ?, ?)",
+            (run.run_id, run.directory, run.digest, microseconds(at)),
+        )
+
+    def finish(self, run_id: str, step: Step, at: datetime) -> None:
+        column = {"apply": "applied_at", "undo": "undone_at"}[step]
+        self._connection.execute(
+            f"update main.memfold_runs set {column} = ? where run_id = ?", (microseconds(at), run_id)
+        )
+
+    def landed(self, run_id: str, step: Step) -> list[Landed]:
+        rows = self._read(
+            "select batch, scope, first_unit, last_unit, report from main.memfold_applied "
+            "where run_id = ? and step = ? order by batch, scope",
+            (run_id, step),
+        )
+        return [Landed(*row) for row in rows]
+
+    def land(self, run_id: str, step: Step, landed: Sequence[Landed], at: datetime) -> None:
+        self._connection.executemany(
+            "insert into main.memfold_applied (run_id, step, batch, scope, first_unit, last_unit, landed_at, report) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (run_id, step, part.batch, part.scope, part.first_unit, part.last_unit, microseconds(at), part.report)
+                for part in landed
+            ],
+        )
+
+    def resolve(self, memory_id: str) -> str:
+        seen = {memory_id}
+        current = memory_id
+        while step := self._read("select new_id from main.memfold_redirects where old_id = ?", (current,)):
+            current = step[0][0]
+            if current in seen:
+                break
+            seen.add(current)
+        return current
+
+    def redirect(self, run_id: str, into: Mapping[str, str]) -> None:
+        self._connection.executemany(
+            "insert or replace into main.memfold_redirects (old_id, new_id, run_id) values (?, ?, ?)",
+            [(old, new, run_id) for old, new in sorted(into.items())],
+        )
+
+    def drop_redirects(self, ids: Collection[str]) -> None:
+        self._connection.executemany(
+            "delete from main.memfold_redirects where old_id = ?", [(memory_id,) for memory_id in sorted(ids)]
+        )
+
+    def losses(self, since: datetime, *, but: str = "") -> dict[str, int]:
+        rows = self._read(
+            "select scope, sum(lost) from main.memfold_losses where lost_at > ? and run_id <> ? "
+            "group by scope having sum(lost) > 0 order by scope",
+            (microseconds(since), but),
+        )
+        return dict(rows)
+
+    def lose(self, run_id: str, scope: str, rows: int, at: datetime) -> None:
+        self._connection.execute(
+            "insert into main.memfold_losses (run_id, scope, lost, lost_at) values (?, ?, ?, ?) "
+            "on conflict (run_id, scope) do update set lost = lost + excluded.lost, lost_at = excluded.lost_at",
+            (run_id, scope, rows, microseconds(at)),
+        )
+
+    def give_back(self, run_id: str, scope: str, rows: int) -> None:
+        self._connection.execute(
+            "update main.memfold_losses set lost = max(lost - ?, 0) where run_id = ? and scope = ?",
+            (rows, run_id, scope),
+        )
+
+    def rejected(self) -> pa.Table:
+        rows = self._read(
+            "select memory_id, into_id, row_digest, into_digest from main.memfold_rejected order by 1, 2, 3, 4", ()
+        )
+        return pa.Table.from_pylist([dict(zip(REJECTED.names, row, strict=True)) for row in rows], REJECTED)
+
+    def reject(self, decisions: Collection[Rejection]) -> None:
+        self._connection.executemany(
+            "insert or ignore into main.memfold_rejected (memory_id, into_id, row_digest, into_digest) "
+            "values (?, ?, ?, ?)",
+            list(decisions),
+        )
+
+    def carry_rejections(self, changed: Mapping[tuple[str, str], tuple[str, str]]) -> None:
+        if not self._read("select 1 from main.memfold_rejected limit 1", ()):
+            return
+        # The old decisions stay: an undo brings the old digests back.
+        moves = [(*after, *before) for before, after in sorted(changed.items())]
+        self._connection.executemany(
+            "insert or ignore into main.memfold_rejected (memory_id, row_digest, into_id, into_digest) "
+            "select ?, ?, into_id, into_digest from main.memfold_rejected where memory_id = ? and row_digest = ?",
+            moves,
+        )
+        self._connection.executemany(
+            "insert or ignore into main.memfold_rejected (memory_id, row_digest, into_id, into_digest) "
+            "select memory_id, row_digest, ?, ? from main.memfold_rejected where into_id = ? and into_digest = ?",
+            moves,
+        )
+
+    def take_lease(self, holder: str, now: datetime, until: datetime) -> int:
+        found = self._read("select holder, fence, until from main.memfold_lease", ())
+        other, fence, other_until = found[0] if found else (holder, 0, 0)
+        if other != holder and other_until > (microseconds(now) or 0):
+            raise Transient(
+                f"run {other!r} holds this store until {from_microseconds(other_until):%H:%M:%S} UTC; "
+                f"nothing was written for {holder!r}. Try again then."
+            )
+        self._connection.execute(
+            "insert or replace into main.memfold_lease (one, holder, fence, until) values (1, ?, ?, ?)",
+            (holder, fence + 1, microseconds(until)),
+        )
+        return int(fence) + 1
+
+    def renew_lease(self, holder: str, fence: int, until: datetime) -> None:
+        renewed = self._connection.execute(
+            "update main.memfold_lease set until = ? where holder = ? and fence = ?",
+            (microseconds(until), holder, fence),
+        )
+        if renewed.rowcount != 1:
+            raise StoreError(
+                f"another memfold took over this store while {holder!r} was at work; this transaction was not written. "
+                "What was committed before it stays and is recorded; apply again to go on."
+            )
+
+    def release_lease(self, holder: str, fence: int) -> None:
+        # The row stays, so that no fencing number is ever given out twice.
+        self._connection.execute(
+            "update main.memfold_lease set until = 0 where holder = ? and fence = ?", (holder, fence)
+        )
+
+    def note(self, name: str) -> str | None:
+        """What an adapter wrote down under this name, if anything."""
+        rows = self._read("select value from main.memfold_meta where name = ?", (name,))
+        return rows[0][0] if rows else None
+
+    def set_note(self, name: str, value: str | None) -> None:
+        """Write down, or strike out with None, a note of an adapter: what it is about to do to a file, for example."""
+        if value is None:
+            self._connection.execute("delete from main.memfold_meta where name = ?", (name,))
+        else:
+            self._connection.execute(
+                "insert or replace into main.memfold_meta (name, value) values (?, ?)", (name, value)
+            )
+
+    def _runs(self, clause: str, values: tuple[str, ...]) -> list[RunRecord]:
+        rows = self._read(
+            f"select run_id, directory, digest, began_at, applied_at, undone_at from main.memfold_runs {clause}", values
+        )
+        return [RunRecord(*row[:3], *map(from_microseconds, row[3:])) for row in rows]
+
+    def _read(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return self._connection.execute(query, values).fetchall() if self._exists else []
+
+
+def ledger_file(archive: Path) -> Path:
+    """Where the ledger of a file store lives: ``.memfold/<name>.db`` beside the archive."""
+    return archive.parent / ".memfold" / f"{archive.name}.db"
+
+
+@contextmanager
+def reading(ledger: Path) -> Iterator[Bookkeeping | None]:
+    """The ledger in a file of its own, for reading only; None where there is none. Creates nothing."""
+    if not ledger.exists() or ledger.stat().st_size == 0:
+        yield None
+        return
+    require_database(ledger)
+    with sqlite_errors(ledger, "reading the ledger"), closing(connect_reading(ledger)) as connection:
+        yield Bookkeeping(connection)
+
+
+@contextmanager
+def writing(ledger: Path) -> Iterator[Bookkeeping]:
+    """A write transaction over the ledger in a file of its own, made where missing; rolls back on an exception."""
+    with sqlite_errors(ledger, "this transaction"), closing(connect_creating(ledger)) as connection:
+        connection.execute("begin immediate")
+        try:
+            bookkeeping = Bookkeeping(connection)
+            bookkeeping.prepare()
+            yield bookkeeping
+            connection.execute("commit")
+        finally:
+            if connection.in_transaction:
+                connection.execute("rollback")

@@ -1,0 +1,97 @@
+"""SQLite connections: opened without creating anything, errors in memfold's own words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from memfold.errors import StoreError, Transient
+
+#: Agents that wait for a lock usually wait 5 to 10 s; memfold is as patient, and then says so.
+BUSY_SECONDS = 5.0
+
+_HEADER = b"SQLite format 3\0"
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def require_database(path: Path) -> None:
+    """Refuse a path that is not a SQLite file with something in it.
+
+    Raises:
+        StoreError: nothing there, a folder, an empty file, a file of another kind, or one that may not be read.
+    """
+    if not path.exists():
+        raise StoreError(f"there is no file {path}; nothing was read or created. Check the path.")
+    if not path.is_file():
+        what = "a folder" if path.is_dir() else "not a regular file"
+        raise StoreError(f"{path} is {what}, not a SQLite file; nothing was read or created. Check the path.")
+    try:
+        with path.open("rb") as file:
+            header = file.read(len(_HEADER))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error.strerror}); nothing was planned or written") from error
+    if not header:
+        raise StoreError(f"{path} is an empty file, not a store; nothing was read or created. Check the path.")
+    if header != _HEADER:
+        raise StoreError(f"{path} is not a SQLite file; nothing was read or created. Check the path and the scheme.")
+
+
+def connect_reading(path: Path) -> sqlite3.Connection:
+    """A connection that writes nothing and leaves no file behind."""
+    # A read-only connection cannot remove the -wal and -shm files that it makes beside a WAL database; one that could
+    # write, but only queries, removes them when it closes. Where a log with content stands already, reading only
+    # keeps it as it is.
+    mode = "ro" if _has_log(path) or not os.access(path, os.W_OK) else "rw"
+    connection = _connect(path, mode)
+    connection.execute("pragma query_only = on")
+    return connection
+
+
+def connect_writing(path: Path) -> sqlite3.Connection:
+    """A connection for write transactions on a database that exists."""
+    return _connect(path, "rw")
+
+
+def connect_creating(path: Path) -> sqlite3.Connection:
+    """A connection to a database that is created where it is missing, readable by its owner only."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+    return _connect(path, "rw")
+
+
+@contextmanager
+def sqlite_errors(path: Path, doing: str) -> Iterator[None]:
+    """Turn SQLite's errors into memfold's: Transient where the file is busy or locked, else StoreError.
+
+    ``doing`` completes "...; the store was not changed by ___", for example "this transaction".
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
+            raise Transient(
+                f"{path} stayed locked for {BUSY_SECONDS:g} s; {doing} changed nothing. Try again in a moment."
+            ) from error
+        raise StoreError(f"{path}: {error}; {doing} changed nothing") from error
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"file:{quote(str(path))}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        timeout=BUSY_SECONDS,
+        check_same_thread=False,
+    )
+
+
+def _has_log(path: Path) -> bool:
+    log = path.with_name(path.name + "-wal")
+    try:
+        return log.stat().st_size > 0
+    except OSError:
+        return False
