@@ -1,0 +1,55 @@
+"""How long `memfold plan` takes on 1,000 memories as a whole process: the median of five, and what of it is not imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+MEMORIES = 1_000
+SCOPES = 5
+SHARE_OF_COPIES = 0.3
+RUNS = 5
+SAMPLE = Path(__file__).parents[1] / "data/sample/memories.jsonl"
+CLI = [sys.executable, "-m", "memfold_flows.cli"]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "memories.jsonl"
+        store.write_text("".join(f"{json.dumps(memory)}\n" for memory in _memories(random.Random(1))), encoding="utf-8")
+        environment = os.environ | {"MEMFOLD_HOME": folder}
+        plan = median(_seconds([*CLI, "plan", f"jsonl:{store}"], environment) for _ in range(RUNS))
+        imports = median(_seconds([*CLI, "--help"], environment) for _ in range(RUNS))
+    print(f"memfold plan, {MEMORIES:,} memories: {plan:.2f} s (median of {RUNS}, whole process)")
+    print(f"over imports (memfold --help: {imports:.2f} s): {plan - imports:.2f} s")
+
+
+def _memories(draw: random.Random) -> list[dict[str, object]]:
+    """Memories of 8 to 20 words out of the sample's own, some of them copies of an earlier one in another case."""
+    words = sorted({word for line in SAMPLE.open(encoding="utf-8") for word in json.loads(line)["text"].split()})
+    memories: list[dict[str, object]] = []
+    for number in range(MEMORIES):
+        if memories and draw.random() < SHARE_OF_COPIES:
+            twin = draw.choice(memories)
+            text, scope = str(twin["text"]).upper(), twin["scope"]
+        else:
+            text, scope = " ".join(draw.choices(words, k=draw.randint(8, 20))), f"team:{draw.randrange(SCOPES)}"
+        memories.append({"id": f"m{number:04}", "scope": scope, "text": text, "created_at": 1_750_000_000 + number})
+    return memories
+
+
+def _seconds(command: list[str], environment: dict[str, str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()
