@@ -51,9 +51,9 @@ def connect_reading(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def connect_writing(path: Path) -> sqlite3.Connection:
-    """A connection for write transactions on a database that exists."""
-    return _connect(path, "rw")
+def connect_writing(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+    """A connection for write transactions on a database that exists; it waits this long for each lock."""
+    return _connect(path, "rw", busy_seconds)
 
 
 def connect_creating(path: Path) -> sqlite3.Connection:
@@ -64,7 +64,7 @@ def connect_creating(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def sqlite_errors(path: Path, doing: str) -> Iterator[None]:
+def sqlite_errors(path: Path, doing: str, *, busy_seconds: float = BUSY_SECONDS) -> Iterator[None]:
     """Turn SQLite's errors into memfold's: Transient where the file is busy or locked, else StoreError.
 
     ``doing`` completes "...; the store was not changed by ___", for example "this transaction".
@@ -74,17 +74,17 @@ def sqlite_errors(path: Path, doing: str) -> Iterator[None]:
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
             raise Transient(
-                f"{path} stayed locked for {BUSY_SECONDS:g} s; {doing} changed nothing. Try again in a moment."
+                f"{path} stayed locked for {busy_seconds:g} s; {doing} changed nothing. Try again in a moment."
             ) from error
         raise StoreError(f"{path}: {error}; {doing} changed nothing") from error
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
     return sqlite3.connect(
         f"file:{quote(str(path))}?mode={mode}",
         uri=True,
         isolation_level=None,
-        timeout=BUSY_SECONDS,
+        timeout=busy_seconds,
         check_same_thread=False,
     )
 
