@@ -49,7 +49,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 # The names are tried by running them: a name on the PATH may be a wrapper for a Python that is not there.
 $(BIN)/python:
-	@for python in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
+	@for python in $(or $(PYTHON),python3.13 python3.12 python3.11 python3); do \
 		if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 			echo "making $(VENV) with $$($$python --version)"; \
 			exec $$python -m venv $(VENV); \
