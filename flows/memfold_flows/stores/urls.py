@@ -12,7 +12,7 @@ from memfold.errors import BadUsage
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
-    """A store URL in its parts. ``path`` is as written, decoded; ``~`` is the home folder."""
+    """A store URL in its parts. ``path`` is as written, decoded; ``~`` is the home folder, no path the current one."""
 
     scheme: str
     path: str
@@ -23,10 +23,10 @@ def parse(url: str) -> StoreUrl:
     """Split a store URL into scheme, path and options.
 
     Raises:
-        BadUsage: no scheme, no path, a host where there is none, an option twice or without a value.
+        BadUsage: no scheme, neither path nor options, a host where there is none, an option twice or without a value.
     """
     scheme, colon, rest = url.partition(":")
-    if not colon or not scheme.isidentifier():
+    if not colon or not scheme.replace("-", "_").isidentifier():
         raise BadUsage(f"store {url!r} names no scheme; write it as scheme:path, for example sqlite:{url or 'FILE'}")
     path, _, query = rest.partition("?")
     if path.startswith("//"):
@@ -35,9 +35,9 @@ def parse(url: str) -> StoreUrl:
             raise BadUsage(f"a {scheme}: store has no host; write {scheme}:///absolute/path or {scheme}:relative/path")
         path = path[2:]
     path = unquote(path)
-    if not path:
+    if not path and not query:
         raise BadUsage(f"store {url!r} names no path; write it as {scheme}:path")
-    return StoreUrl(scheme.lower(), path, _options(query, url))
+    return StoreUrl(scheme.lower(), path or ".", _options(query, url))
 
 
 def format_url(scheme: str, path: Path, options: Mapping[str, str] | None = None) -> str:
