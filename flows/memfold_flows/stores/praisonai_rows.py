@@ -1,0 +1,221 @@
+"""How PraisonAI's ``Memory`` keeps a memory in a row, and what a row means to its recall.
+
+PraisonAI recalls by equality of ``metadata.user_id`` and ``metadata.session_id`` and by the rank of
+``metadata.trust``; those three are the walls here. Everything else in the metadata belongs to the caller.
+
+Agent turns, entities and session summaries are not ordinary facts, so they are protected. Their exact copies within a
+tier, user, trust and session may still fold: the oldest of each group is protected, the others are not, and as their
+``kind`` carries the digest of the text, the wall between kinds lets a copy meet nothing but its own group.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from memfold.memory import Memory
+
+SHORT_TERM = "short_term"
+LONG_TERM = "long_term"
+TIERS = (SHORT_TERM, LONG_TERM)
+
+#: The scope and kind of rows that PraisonAI cannot read itself; no user id can give this scope.
+UNREADABLE_SCOPE = "rows=unreadable"
+UNREADABLE = "unreadable"
+
+#: What the exact copies of a turn, entity or summary have in common: tier, scope, trust, session, kind.
+Group = tuple[str | None, ...]
+
+_TYPED_ID = re.compile(rf"({'|'.join(TIERS)}):(0|-?[1-9][0-9]*)")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d.*")
+_TURN = re.compile(r"User: .*\nAssistant: .*", re.DOTALL)
+
+
+class BrokenText(bytes):
+    """A TEXT value of SQLite that is not UTF-8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The four columns that PraisonAI knows, as SQLite holds them."""
+
+    id: int
+    content: object
+    metadata: object
+    timestamp: object
+
+
+def read_text(value: bytes) -> str | BrokenText:
+    """The ``text_factory`` of every connection: one text that is not UTF-8 must not fail the whole read."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return BrokenText(value)
+
+
+def typed_id(tier: str, row_id: int) -> str:
+    """``short_term:14``: both tiers count from 1, so a bare row id names two memories."""
+    return f"{tier}:{row_id}"
+
+
+def split_id(memory_id: str) -> tuple[str, int] | None:
+    """The tier and the row id of a typed id; None for an id that no row here can have."""
+    match = _TYPED_ID.fullmatch(memory_id)
+    if match is None or not -(2**63) <= int(match[2]) < 2**63:
+        return None
+    return match[1], int(match[2])
+
+
+def read_memory(tier: str, row: Row) -> Memory:
+    """The memory in a row; a row that PraisonAI itself cannot read is protected, without text, in a scope of its own.
+
+    A turn, an entity or a summary comes back protected, also where it is a copy; see ``group_of``.
+    """
+    why = why_unreadable(row)
+    if why is not None or not isinstance(row.content, str):
+        return Memory(
+            memory_id=typed_id(tier, row.id),
+            scope=UNREADABLE_SCOPE,
+            content="",
+            kind=UNREADABLE,
+            tier=tier,
+            protected=True,
+            metadata=row.metadata if type(row.metadata) is str else None,
+        )
+    metadata = _parse(row.metadata)
+    session = _identity("session_id", metadata.get("session_id"))
+    shape = _special_shape(row.content, metadata)
+    return Memory(
+        memory_id=typed_id(tier, row.id),
+        scope=_identity("user_id", metadata.get("user_id")) or "",
+        content=row.content,
+        kind=None if shape is None else f"{shape}:{_text_digest(row.content)}",
+        tier=tier,
+        session_id=session,
+        sessions=() if session is None else (session,),
+        trust=_trust(metadata.get("trust")),
+        protected=shape is not None,
+        importance=_importance(metadata),
+        created_at=_moment(row.timestamp),
+        metadata=row.metadata if isinstance(row.metadata, str) else None,
+    )
+
+
+def group_of(memory: Memory) -> Group | None:
+    """The group of a turn, entity or summary as ``read_memory`` gives it; None for other rows."""
+    if not memory.protected or memory.kind == UNREADABLE:
+        return None
+    return (memory.tier, memory.scope, memory.trust, memory.session_id, memory.kind)
+
+
+def why_unreadable(row: Row) -> str | None:
+    """Why PraisonAI cannot see this row or fails on it; None for a sound row."""
+    if not isinstance(row.content, str):
+        return "the content is not text"
+    if row.metadata is not None and not isinstance(row.metadata, str):
+        return "the metadata is not text"
+    try:
+        metadata = _parse(row.metadata)
+    except (ValueError, RecursionError):
+        return "the metadata is not JSON"
+    if not isinstance(metadata, dict):
+        return "the metadata is not a JSON object"
+    for name in ("user_id", "session_id"):
+        value = metadata.get(name)
+        if not (value is None or isinstance(value, str | int)) or _has_lone_surrogate(value):
+            return f"the {name} in the metadata is neither text nor a whole number"
+    return None
+
+
+def encode(tier: str, columns: Mapping[str, object]) -> bytes:
+    """A row with all its columns, also those that PraisonAI does not know, so that it can be inserted again."""
+    packed = {name: _pack(value) for name, value in columns.items()}
+    return json.dumps({"tier": tier, "columns": packed}, ensure_ascii=True).encode("ascii")
+
+
+def decode(raw: bytes) -> tuple[str, dict[str, object]]:
+    """The tier and the columns of an encoded row."""
+    row = json.loads(raw)
+    return row["tier"], {name: _unpack(value) for name, value in row["columns"].items()}
+
+
+def _parse(metadata: object) -> Any:
+    return json.loads(metadata) if isinstance(metadata, str) and metadata else {}
+
+
+def _identity(name: str, value: str | int | None) -> str | None:
+    """A user or session id as text. PraisonAI compares with ``==``: 5 and "5" are two users, so they get two texts."""
+    if value is None:
+        return None
+    if isinstance(value, str) and value and "=" not in value:
+        return value
+    return f"{name}={quote(value, safe='') if isinstance(value, str) else int(value)}"
+
+
+def _trust(value: object) -> str:
+    """PraisonAI's rank: absent is trusted, a text that it does not know is untrusted."""
+    if value is None:
+        return "trusted"
+    return value if isinstance(value, str) and value in ("trusted", "system") else "untrusted"
+
+
+def _importance(metadata: Mapping[str, Any]) -> float | None:
+    """The quality where it is on the scale of 0 to 1.
+
+    PraisonAI's async writers use 0 to 10 and add a ``timestamp`` to the metadata; the two are not compared.
+    """
+    quality = metadata.get("quality")
+    if isinstance(quality, bool) or not isinstance(quality, int | float) or "timestamp" in metadata:
+        return None
+    return float(quality) if 0 <= quality <= 1 else None
+
+
+def _moment(timestamp: object) -> datetime | None:
+    if not isinstance(timestamp, str) or not _TIMESTAMP.fullmatch(timestamp):
+        return None
+    try:
+        moment = datetime.fromisoformat(timestamp)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _special_shape(content: str, metadata: Mapping[str, Any]) -> str | None:
+    if _TURN.fullmatch(content):
+        return "turn"
+    if metadata.get("category") == "entity" or (content.startswith("Entity ") and " | relationships: " in content):
+        return "entity"
+    if metadata.get("type") == "compression_summary" or content.startswith("[Session Summary]"):
+        return "summary"
+    return None
+
+
+def _text_digest(content: str) -> str:
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+def _has_lone_surrogate(value: object) -> bool:
+    return isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _pack(value: object) -> object:
+    if isinstance(value, BrokenText):
+        return {"text": base64.b64encode(value).decode()}
+    if isinstance(value, bytes):
+        return {"blob": base64.b64encode(value).decode()}
+    return value
+
+
+def _unpack(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    if "text" in value:
+        return BrokenText(base64.b64decode(value["text"]))
+    return base64.b64decode(value["blob"])
