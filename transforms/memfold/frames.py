@@ -80,6 +80,97 @@ CLUSTERS = pa.schema(
     ]
 )
 
+#: One row per expired or blank memory: it matches nothing. ``action``: prune, or keep where it is pinned or protected.
+DEPARTED = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+    ]
+)
+
+#: One row per memory that stands once clusters are folded, with its folded values; alone it is a cluster of one.
+#: ``is_fixed``: pinned or protected. ``has_taken_back``: a person took back a removal of it or of one of its members.
+SURVIVORS = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("cluster_id", pa.int64()),
+        pa.field("members", pa.int64(), nullable=False),
+        pa.field("use_count", pa.int64()),
+        pa.field("importance", pa.float64()),
+        pa.field("confidence", pa.float64()),
+        pa.field("created_at", TIME),
+        pa.field("updated_at", TIME),
+        pa.field("last_used_at", TIME),
+        pa.field("expires_at", TIME),
+        pa.field("sessions", pa.int64(), nullable=False),
+        pa.field("is_fixed", pa.bool_(), nullable=False),
+        pa.field("is_taken_back", pa.bool_(), nullable=False),
+        pa.field("has_taken_back", pa.bool_(), nullable=False),
+        pa.field("is_stale", pa.bool_(), nullable=False),
+        pa.field("is_promotable", pa.bool_(), nullable=False),
+    ]
+)
+
+#: One row per standing memory that qualifies for the next tier. ``action``: promote, merge (its text stands there
+#: already, in ``into_id``) or keep.
+PROMOTIONS = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("into_id", pa.string()),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+        pa.field("jaccard", pa.float64(), nullable=False),
+        pa.field("added_words", pa.int64(), nullable=False),
+    ]
+)
+
+#: One row per memory that a prune rule meets. ``unit_id``: the memory that it goes with. ``action``: prune or keep.
+PRUNES = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("unit_id", pa.string(), nullable=False),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("superseded_by", pa.string()),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+    ]
+)
+
+#: One row per memory that the policy would remove, before any loss limit; ``fit_step`` and ``fit_order`` say in which
+#: order a limited pass takes them.
+REMOVALS = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("unit_id", pa.string(), nullable=False),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("into_id", pa.string()),
+        pa.field("superseded_by", pa.string()),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+        pa.field("is_lost", pa.bool_(), nullable=False),
+        pa.field("is_lost_strict", pa.bool_(), nullable=False),
+        pa.field("fit_step", pa.int64(), nullable=False),
+        pa.field("fit_order", pa.float64(), nullable=False),
+    ]
+)
+
+#: One row per removal that does not fit under the loss limits of its scope; empty unless ``on_excess`` is fit.
+WAITS = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+    ]
+)
+
 #: One row per snapshot row, always. ``reason`` is one of: kept, held, waits, copy, same, contains, expired, blank,
 #: stale, superseded, promoted. ``is_lost`` and ``is_lost_strict`` say what the row counts for in the loss figures.
 PLAN = pa.schema(
