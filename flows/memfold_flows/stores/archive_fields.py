@@ -1,0 +1,326 @@
+"""What people's exports call things: a record of an archive read as a memory, and a memory's changes put back.
+
+A record is a mapping of names to plain values, whatever file it came from. Errors are ``ValueError`` with what is
+wrong; the caller adds the place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+from urllib.parse import quote
+
+from memfold.memory import Memory
+from memfold_flows.stores.archive_times import read_time, spell_time
+
+SCOPE_FIELDS = ("scope", "user_id", "agent_id", "project", "namespace")
+
+#: The names of each field, the first being the one to use where the archive has none yet.
+NAMES: dict[str, tuple[str, ...]] = {
+    "memory_id": ("id",),
+    "content": ("text", "content", "memory"),
+    "title": ("title",),
+    "kind": ("kind", "type"),
+    "tags": ("tags",),
+    "tier": ("tier",),
+    "session_id": ("session_id",),
+    "sessions": ("sessions",),
+    "trust": ("trust",),
+    "pinned": ("pinned",),
+    "protected": ("protected",),
+    "importance": ("importance",),
+    "confidence": ("confidence",),
+    "use_count": ("use_count", "usage_count", "access_count", "recall_count"),
+    "created_at": ("created_at",),
+    "updated_at": ("updated_at",),
+    "event_time": ("event_time",),
+    "valid_from": ("valid_from",),
+    "valid_to": ("valid_to",),
+    "last_used_at": ("last_used_at",),
+    "expires_at": ("expires_at",),
+    "links": ("links",),
+}
+TIMES = ("created_at", "updated_at", "event_time", "valid_from", "valid_to", "last_used_at", "expires_at")
+
+_MOST_LAYOUTS = 4096
+
+
+class FieldReader:
+    """Reads records as memories; remembers which names this archive uses.
+
+    ``scope_fields`` are the fields that make the scope; a field that is not among them is kept like any other.
+    """
+
+    def __init__(self, scope_fields: Sequence[str] = SCOPE_FIELDS) -> None:
+        self.scope_fields = tuple(scope_fields)
+        self.names_seen: dict[str, str] = {}
+        self.saw_a_scope = False
+        self._layouts: dict[tuple[str, ...], _Layout] = {}
+
+    def memory(self, record: Mapping[str, Any]) -> Memory:
+        """The memory that a record holds.
+
+        Raises:
+            ValueError: the id or the text is missing, a value has the wrong type, two names of one field disagree.
+        """
+        layout = self._layout(record)
+        values: dict[str, Any] = {}
+        for field, read, names in layout.fields:
+            value = read(record[names[0]], names[0]) if len(names) == 1 else _agreed(record, names, read)
+            if value is not None:
+                values[field] = value
+        for field in ("memory_id", "content"):
+            if field not in values:
+                raise ValueError(f"has no {' or '.join(NAMES[field])}")
+        return Memory(scope=scope_of(record, layout.scope), metadata=_metadata_text(record, layout.others), **values)
+
+    def changes(self, record: Mapping[str, Any], before: Memory, after: Memory) -> dict[str, Any]:
+        """The fields of a record to set, by its own names and in its own forms, so that it reads as ``after``."""
+        changed: dict[str, Any] = {}
+        for field in NAMES:
+            value = getattr(after, field)
+            if value == getattr(before, field) or field in ("memory_id", "content"):
+                continue
+            for name in self._names_to_write(record, field):
+                if value is not None or name in record:
+                    changed[name] = self._spelled(record, field, name, value)
+        if before.metadata != after.metadata:
+            changed.update(self._metadata_changes(record, before, after))
+        return changed
+
+    def _layout(self, record: Mapping[str, Any]) -> _Layout:
+        names = tuple(record)
+        layout = self._layouts.get(names)
+        if layout is None:
+            if len(self._layouts) >= _MOST_LAYOUTS:
+                self._layouts.clear()
+            layout = self._layouts[names] = _lay_out(names, self.scope_fields)
+            self.saw_a_scope = self.saw_a_scope or bool(layout.scope)
+            for field, _, found in layout.fields:
+                self.names_seen.setdefault(field, found[0])
+        return layout
+
+    def _names_to_write(self, record: Mapping[str, Any], field: str) -> list[str]:
+        held = [name for name in NAMES[field] if name in record]
+        filled = [name for name in held if record[name] is not None]
+        return filled or held[:1] or [self.names_seen.get(field, NAMES[field][0])]
+
+    def _spelled(self, record: Mapping[str, Any], field: str, name: str, value: Any) -> Any:
+        if field in TIMES:
+            others = (record.get(self.names_seen.get(time, time)) for time in TIMES)
+            like = next((example for example in (record.get(name), *others) if example is not None), None)
+            return None if value is None else spell_time(value, like)
+        return list(value) if isinstance(value, tuple) else value
+
+    def _metadata_changes(self, record: Mapping[str, Any], before: Memory, after: Memory) -> dict[str, Any]:
+        # Keys that come from elsewhere are always put under "metadata": at the top they could pass for a scope.
+        old, new = metadata_object(before.metadata) or {}, metadata_object(after.metadata) or {}
+        beside = set(self._layout(record).others)
+        held = record.get("metadata")
+        keys = {key: value for key, value in (metadata_object(held) or {}).items() if key in new or key not in old}
+        keys |= {k: v for k, v in new.items() if k not in beside and (k not in old or not _same(old[k], v))}
+        return {"metadata": _encode(keys) if isinstance(held, str) else keys}
+
+
+def scope_of(record: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The scope of a record as one string: ``scope`` alone as it is, else ``name=value`` of all that are present.
+
+    Raises:
+        ValueError: a scope field is neither text nor a whole number.
+    """
+    present = [(name, str(value)) for name in names if (value := _identifier(record[name], name)) is not None]
+    if not present:
+        return ""
+    if len(present) == 1 and present[0][0] == "scope" and "=" not in present[0][1]:
+        return present[0][1]
+    return "&".join(f"{name}={quote(value, safe='')}" for name, value in present)
+
+
+def metadata_object(value: Any) -> dict[str, Any] | None:
+    """The keys of a metadata field: an object, JSON text that holds one, or the pairs of a map.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value else None
+        except (ValueError, RecursionError):
+            raise ValueError("metadata must be an object, got text that is not one in JSON") from None
+    if isinstance(value, list) and all(isinstance(pair, tuple) for pair in value):
+        value = dict(value)
+    if value is not None and not isinstance(value, dict):
+        raise ValueError(f"metadata must be an object, got {_shown(value)}")
+    return value
+
+
+_Reader = Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What the names of a record mean: worked out once for all records that have the same names."""
+
+    fields: tuple[tuple[str, _Reader, tuple[str, ...]], ...]
+    scope: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def _lay_out(names: tuple[str, ...], scope_fields: tuple[str, ...]) -> _Layout:
+    held = set(names)
+    found = tuple(
+        (field, _READERS[field], present)
+        for field, known in NAMES.items()
+        if (present := tuple(name for name in known if name in held))
+    )
+    meant = {name for _, _, present in found for name in present} | {"metadata"}
+    return _Layout(
+        fields=found,
+        scope=tuple(name for name in scope_fields if name in held),
+        others=tuple(name for name in names if name not in meant and name not in set(scope_fields)),
+    )
+
+
+def _agreed(record: Mapping[str, Any], names: tuple[str, ...], read: _Reader) -> Any:
+    values = [(name, read(record[name], name)) for name in names if record[name] is not None]
+    for name, value in values[1:]:
+        if value != values[0][1]:
+            raise ValueError(f"{values[0][0]} and {name} name the same thing and disagree")
+    return values[0][1] if values else None
+
+
+def _metadata_text(record: Mapping[str, Any], others: tuple[str, ...]) -> str | None:
+    held = record.get("metadata")
+    own = metadata_object(held)
+    beside = {name: record[name] for name in others if record[name] is not None}
+    if not beside:
+        return None if own is None else _ascii(held) if isinstance(held, str) else _encode(own)
+    return _encode(beside | own if own else beside)
+
+
+def _ascii(text: str) -> str:
+    return text if text.isascii() else _encode(json.loads(text))
+
+
+def _plain(value: Any) -> Any:
+    # Values of a typed archive that JSON has no form for; they are only ever compared and shown.
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+# ASCII, so that half a surrogate pair stays what it was; Arrow could not hold it as text.
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=_plain).encode
+
+
+def _same(one: Any, other: Any) -> bool:
+    # JSON tells 1 from true and from 1.0; Python's == does not.
+    return _encode(one) == _encode(other)
+
+
+def _text(value: Any, name: str) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        # Without the value: it may be the memory's text.
+        raise ValueError(f"{name} must be text, got {_type_of(value)}")
+    if not value.isascii():
+        _require_characters(value, name)
+    return value
+
+
+def _identifier(value: Any, name: str) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{name} must be text or a whole number, got {_shown(value)}")
+    return _text(value, name)
+
+
+def _memory_id(value: Any, name: str) -> str | None:
+    found = _identifier(value, name)
+    if found == "":
+        raise ValueError(f"{name} must not be empty")
+    return found
+
+
+def _words(value: Any, name: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise ValueError(f"{name} must be a list, got {_shown(value)}")
+    for word in value:
+        if not isinstance(word, str):
+            raise ValueError(f"{name} must be a list of texts, got {_shown(word)} in it")
+        _text(word, name)
+    return tuple(value)
+
+
+def _flag(value: Any, name: str) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and value in (0, 1):
+        return bool(value)
+    raise ValueError(f"{name} must be true or false, got {_shown(value)}")
+
+
+def _number(value: Any, name: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number, got {_shown(value)}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = float("inf")
+    if math.isinf(number):
+        raise ValueError(f"{name} must be a finite number, got {_shown(value)}")
+    # Not a number is how a table of floats says that a value is missing.
+    return None if math.isnan(number) else number
+
+
+def _count(value: Any, name: str) -> int | None:
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        if not value.is_integer():
+            raise ValueError(f"{name} must be a whole number, got {_shown(value)}")
+        value = int(value)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63):
+        raise ValueError(f"{name} must be a whole number from 0 to 2^63 - 1, got {_shown(value)}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value) if isinstance(value, str | bool | float | type(None)) else _type_of(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        shown = str(value) if -(10**30) < value < 10**30 else "a number of more than 30 digits"
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def _type_of(value: Any) -> str:
+    known = {dict: "an object", list: "a list", bool: "true or false", int: "a number", float: "a number", str: "text"}
+    return known.get(type(value), type(value).__name__)
+
+
+def _require_characters(value: str, name: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} holds half a surrogate pair (character {error.start})") from None
+
+
+_READERS: dict[str, _Reader] = {
+    **dict.fromkeys(("content", "title", "kind", "tier", "trust"), _text),
+    **dict.fromkeys(("tags", "sessions", "links"), _words),
+    **dict.fromkeys(("pinned", "protected"), _flag),
+    **dict.fromkeys(("importance", "confidence"), _number),
+    **dict.fromkeys(TIMES, read_time),
+    "memory_id": _memory_id,
+    "session_id": _identifier,
+    "use_count": _count,
+}
+
+#: Every field of a memory that an archive can hold, whatever it is called there.
+PLACES = frozenset(field.name for field in fields(Memory)) - {"memory_id", "scope", "content"}
