@@ -59,7 +59,7 @@ class Policy:
     exact_join_rows: int = 2000
     bands: int = 40
     rows_per_band: int = 4
-    leaders_per_bucket: int = 8
+    leaders_per_bucket: int = 32
     minhash_seed: int = 1
     minhash_scheme: str = "affine32"
 
