@@ -37,7 +37,7 @@ def test_what_the_readme_undoes_is_back(folder: Path) -> None:
 
 
 def test_the_python_of_the_readme_runs(folder: Path) -> None:
-    """The Python example plans the store that the commands before it left."""
+    """The Python example plans the sample and leaves a run directory."""
     program = "\n".join(_blocks("python"))
 
     ended = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
