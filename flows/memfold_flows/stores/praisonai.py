@@ -40,6 +40,7 @@ from memfold_flows.stores.praisonai_rows import (
     encode,
     group_of,
     read_memory,
+    read_scope,
     split_id,
     typed_id,
     why_unreadable,
@@ -152,8 +153,8 @@ class PraisonAITransaction:
         """How many memories of both tiers the scope holds now."""
         if self._counts is None:
             self._counts = Counter(
-                read_memory(tier, Row(*values)).scope
-                for tier, table in self._tables.items()
+                read_scope(Row(*values))
+                for table in self._tables.values()
                 for values in self._connection.execute(f"select id, content, metadata, timestamp from {table}")
             )
         return self._counts[scope]

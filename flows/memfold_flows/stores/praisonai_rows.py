@@ -17,7 +17,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 from urllib.parse import quote
 
 from memfold.memory import Memory
@@ -35,7 +36,6 @@ Group = tuple[str | None, ...]
 
 _TYPED_ID = re.compile(rf"({'|'.join(TIERS)}):(0|-?[1-9][0-9]*)")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d.*")
-_TURN = re.compile(r"User: .*\nAssistant: .*", re.DOTALL)
 
 
 class BrokenText(bytes):
@@ -78,8 +78,7 @@ def read_memory(tier: str, row: Row) -> Memory:
 
     A turn, an entity or a summary comes back protected, also where it is a copy; see ``group_of``.
     """
-    why = why_unreadable(row)
-    if why is not None or not isinstance(row.content, str):
+    if why_unreadable(row) is not None:
         return Memory(
             memory_id=typed_id(tier, row.id),
             scope=UNREADABLE_SCOPE,
@@ -89,22 +88,29 @@ def read_memory(tier: str, row: Row) -> Memory:
             protected=True,
             metadata=row.metadata if type(row.metadata) is str else None,
         )
-    metadata = _parse(row.metadata)
-    session = _identity("session_id", metadata.get("session_id"))
-    shape = _special_shape(row.content, metadata)
+    content, metadata = cast(str, row.content), cast("str | None", row.metadata)
+    known = _read_metadata(metadata)
+    shape = _shape(content, known)
     return Memory(
         memory_id=typed_id(tier, row.id),
-        scope=_identity("user_id", metadata.get("user_id")) or "",
-        content=row.content,
-        kind=None if shape is None else f"{shape}:{_text_digest(row.content)}",
+        scope=known.scope,
+        content=content,
+        kind=None if shape is None else f"{shape}:{_text_digest(content)}",
         tier=tier,
-        session_id=session,
-        sessions=() if session is None else (session,),
-        trust=_trust(metadata.get("trust")),
+        session_id=known.session_id,
+        sessions=() if known.session_id is None else (known.session_id,),
+        trust=known.trust,
         protected=shape is not None,
-        importance=_importance(metadata),
+        importance=known.importance,
         created_at=_moment(row.timestamp),
-        metadata=row.metadata if isinstance(row.metadata, str) else None,
+        metadata=metadata,
+    )
+
+
+def read_scope(row: Row) -> str:
+    """The scope of ``read_memory``, without reading the rest."""
+    return (
+        UNREADABLE_SCOPE if why_unreadable(row) is not None else _read_metadata(cast("str | None", row.metadata)).scope
     )
 
 
@@ -121,17 +127,7 @@ def why_unreadable(row: Row) -> str | None:
         return "the content is not text"
     if row.metadata is not None and not isinstance(row.metadata, str):
         return "the metadata is not text"
-    try:
-        metadata = _parse(row.metadata)
-    except (ValueError, RecursionError):
-        return "the metadata is not JSON"
-    if not isinstance(metadata, dict):
-        return "the metadata is not a JSON object"
-    for name in ("user_id", "session_id"):
-        value = metadata.get(name)
-        if not (value is None or isinstance(value, str | int)) or _has_lone_surrogate(value):
-            return f"the {name} in the metadata is neither text nor a whole number"
-    return None
+    return _read_metadata(row.metadata).why_unreadable
 
 
 def encode(tier: str, columns: Mapping[str, object]) -> bytes:
@@ -146,8 +142,45 @@ def decode(raw: bytes) -> tuple[str, dict[str, object]]:
     return row["tier"], {name: _unpack(value) for name, value in row["columns"].items()}
 
 
-def _parse(metadata: object) -> Any:
-    return json.loads(metadata) if isinstance(metadata, str) and metadata else {}
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    """What PraisonAI's recall knows of a memory by its metadata."""
+
+    why_unreadable: str | None = None
+    scope: str = ""
+    session_id: str | None = None
+    trust: str = "trusted"
+    importance: float | None = None
+    category: object = None
+    type: object = None
+
+
+# Many memories of one agent carry the same few metadata objects.
+@lru_cache(maxsize=4096)
+def _read_metadata(text: str | None) -> _Metadata:
+    try:
+        metadata = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return _Metadata(why_unreadable="the metadata is not JSON")
+    if not isinstance(metadata, dict):
+        return _Metadata(why_unreadable="the metadata is not a JSON object")
+    for name in ("user_id", "session_id"):
+        if not _is_identity(metadata.get(name)):
+            return _Metadata(why_unreadable=f"the {name} in the metadata is neither text nor a whole number")
+    return _Metadata(
+        scope=_identity("user_id", metadata.get("user_id")) or "",
+        session_id=_identity("session_id", metadata.get("session_id")),
+        trust=_trust(metadata.get("trust")),
+        importance=_importance(metadata),
+        category=metadata.get("category"),
+        type=metadata.get("type"),
+    )
+
+
+def _is_identity(value: object) -> bool:
+    if isinstance(value, str):
+        return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+    return value is None or isinstance(value, int)
 
 
 def _identity(name: str, value: str | int | None) -> str | None:
@@ -187,22 +220,18 @@ def _moment(timestamp: object) -> datetime | None:
         return None
 
 
-def _special_shape(content: str, metadata: Mapping[str, Any]) -> str | None:
-    if _TURN.fullmatch(content):
+def _shape(content: str, metadata: _Metadata) -> str | None:
+    if content.startswith("User: ") and "\nAssistant: " in content:
         return "turn"
-    if metadata.get("category") == "entity" or (content.startswith("Entity ") and " | relationships: " in content):
+    if metadata.category == "entity" or (content.startswith("Entity ") and " | relationships: " in content):
         return "entity"
-    if metadata.get("type") == "compression_summary" or content.startswith("[Session Summary]"):
+    if metadata.type == "compression_summary" or content.startswith("[Session Summary]"):
         return "summary"
     return None
 
 
 def _text_digest(content: str) -> str:
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
-
-
-def _has_lone_surrogate(value: object) -> bool:
-    return isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _pack(value: object) -> object:
