@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,7 +45,6 @@ class Manifest:
     created: datetime
     memfold: str
     scopes: tuple[str, ...] | None
-    skip_bad: bool
     minhash: dict[str, int | str]
     counts: dict[str, int]
     files: tuple[RelationFile, ...] = ()
@@ -181,24 +180,23 @@ class RunDirectory:
         """Make the undo rows of one transaction durable, before that transaction commits."""
         write_parquet(self.path / f"undo/{number:06d}.parquet", rows, durable=True)
 
-    def undo_rows(self) -> pa.Table:
-        """Every undo row of this run, in the order of its transactions.
+    def undo_rows(self, committed: Collection[int]) -> pa.Table:
+        """The undo rows of these transactions, in their order; a part of one that did not commit is left out.
 
         Raises:
             PlanDamaged: a part cannot be read.
         """
-        paths = sorted((self.path / "undo").glob("*.parquet"))
+        paths = [self.path / f"undo/{number:06d}.parquet" for number in sorted(committed)]
         try:
-            tables = [pq.ParquetFile(path).read().cast(UNDO) for path in paths]
+            tables = [pq.ParquetFile(path).read().cast(UNDO) for path in paths if path.exists()]
         except (OSError, ValueError, pa.ArrowException) as error:
             raise self._damaged(f"undo/ cannot be read ({_first_line(error)})") from error
         return pa.concat_tables(tables) if tables else UNDO.empty_table()
 
     @property
-    def next_undo_number(self) -> int:
-        """The number of the next undo part: an apply that resumes never writes over an earlier part."""
-        numbers = [int(path.stem) for path in (self.path / "undo").glob("*.parquet") if path.stem.isdigit()]
-        return max(numbers, default=-1) + 1
+    def wrote(self) -> bool:
+        """Whether an apply of this run came as far as writing."""
+        return next((self.path / "undo").glob("*.parquet"), None) is not None
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         """Write a receipt, durably: it says what happened to the store."""

@@ -25,3 +25,7 @@ class BadRecord(StoreError):
 
 class Transient(StoreError):
     """A store that is busy or locked: the same call may work a moment later."""
+
+
+class ApplyInterrupted(MemfoldError):
+    """An apply or undo that stopped half way: what was committed stands; the same call goes on from there."""

@@ -1,0 +1,185 @@
+"""The command line: thin over the library. Heavy parts are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError
+from memfold_flows.flags import with_threshold_flags
+
+app = typer.Typer(
+    name="memfold",
+    help="The night shift for AI-agent memory: folds copies and rewordings, loses nothing, can be undone.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Store = Annotated[str, typer.Argument(metavar="STORE", help="The store, as scheme:path (see: memfold stores).")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run id, a run directory, or latest.")]
+OfStore = Annotated[str | None, typer.Option("--store", metavar="URL", help="Only runs of this store.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; for scripts.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Archives: write a new archive to FILE.")]
+InPlace = Annotated[bool, typer.Option("--in-place", help="Archives: rewrite the archive itself.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="JSONL: set lines that cannot be read aside into a file.")]
+Scopes = Annotated[list[str] | None, typer.Option("--scope", metavar="S", help="Only this scope (repeatable).")]
+AsOf = Annotated[str | None, typer.Option("--as-of", metavar="T", help="Plan as of this moment, in ISO 8601 (now).")]
+RunDir = Annotated[Path | None, typer.Option("--run-dir", metavar="DIR", help="Write the run to this new folder.")]
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The ``memfold`` program: runs one command and exits with its code."""
+    from memfold_flows.receipts import ExitCode
+
+    try:
+        code = app(args=None if arguments is None else list(arguments), prog_name="memfold", standalone_mode=True)
+    except BadUsage as error:
+        code = _fail(error, ExitCode.BAD_USAGE)
+    except ApplyInterrupted as error:
+        code = _fail(error, ExitCode.PARTLY)
+    except MemfoldError as error:
+        code = _fail(error, ExitCode.FAILED)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read the output has enough
+        code = ExitCode.DONE
+    except OSError as error:
+        code = _fail(error, ExitCode.FAILED)
+    sys.exit(code)
+
+
+@app.command()
+def init(store: Store, as_json: AsJson = False) -> None:
+    """Make a new, empty store (sqlite:FILE)."""
+    from memfold_flows import commands
+
+    commands.init(store, as_json=as_json)
+
+
+@app.command()
+@with_threshold_flags
+def plan(
+    store: Store,
+    *,
+    scope: Scopes = None,
+    as_of: AsOf = None,
+    run_dir: RunDir = None,
+    skip_bad: SkipBad = False,
+    as_json: AsJson = False,
+    flags: dict[str, Any],
+) -> None:
+    """Plan a pass and show it; writes nothing to the store."""
+    from memfold_flows import commands
+
+    commands.plan(store, scopes=scope, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, as_json=as_json, flags=flags)
+
+
+@app.command()
+def show(run: Run, store: OfStore = None, as_json: AsJson = False) -> None:
+    """Show a run: the plan, the gate, what was written."""
+    from memfold_flows import commands
+
+    commands.show(run, store=store, as_json=as_json)
+
+
+@app.command()
+def export(run: Run, store: OfStore = None, as_json: AsJson = False) -> None:
+    """Print the plan as JSONL, one line per memory: id, scope, action, into, reason (with or without --json)."""
+    from memfold_flows import commands
+
+    commands.export(run, store=store)
+
+
+@app.command()
+def apply(
+    run: Run,
+    *,
+    store: OfStore = None,
+    out: Out = None,
+    in_place: InPlace = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write exactly the plan of a run."""
+    from memfold_flows import commands
+
+    commands.apply(run, store=store, out=out, in_place=in_place, yes=yes, as_json=as_json)
+
+
+@app.command()
+@with_threshold_flags
+def run(
+    store: Store,
+    *,
+    scope: Scopes = None,
+    as_of: AsOf = None,
+    run_dir: RunDir = None,
+    out: Out = None,
+    in_place: InPlace = False,
+    skip_bad: SkipBad = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    flags: dict[str, Any],
+) -> None:
+    """Plan, gate and apply in one go; asks first on a terminal."""
+    from memfold_flows import commands
+
+    commands.run(
+        store,
+        scopes=scope,
+        as_of=as_of,
+        run_dir=run_dir,
+        out=out,
+        in_place=in_place,
+        skip_bad=skip_bad,
+        yes=yes,
+        as_json=as_json,
+        flags=flags,
+    )
+
+
+@app.command()
+def undo(run: Run, store: OfStore = None, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Take back what a run wrote."""
+    from memfold_flows import commands
+
+    commands.undo(run, store=store, yes=yes, as_json=as_json)
+
+
+@app.command(name="stores")
+def list_stores(as_json: AsJson = False) -> None:
+    """List the kinds of stores and their options, and the stores that have runs."""
+    from memfold_flows import commands
+
+    commands.list_stores(as_json=as_json)
+
+
+@app.command()
+def demo(as_json: AsJson = False) -> None:
+    """Run a whole pass over a copy of the sample store, in ./demo."""
+    from memfold_flows import demo as sample
+
+    sample.run(as_json=as_json)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+) -> None:
+    """The night shift for AI-agent memory: folds copies and rewordings, loses nothing, can be undone."""
+    if version:
+        from importlib.metadata import version as version_of
+
+        print(f"memfold {version_of('memfold')}")
+        raise typer.Exit
+
+
+def _fail(error: BaseException, code: int) -> int:
+    print(f"memfold: {error}", file=sys.stderr)
+    return code

@@ -1,0 +1,343 @@
+"""What each command does: open the store, call the pipeline, show what happened. Thin, and free of Prefect."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from memfold.errors import BadUsage
+from memfold_flows import pipeline, settings, stores
+from memfold_flows.receipts import ExitCode, PlanReport, read_tally
+from memfold_flows.runs import RunDirectory, find_run, known_runs, new_run_id, runs_folder
+from memfold_flows.stores import urls
+from memfold_flows.stores.base import MemoryStore
+
+_SHOWN_AFTER_PLAN = 6
+_SHOWN_ON_REQUEST = 25
+
+# The command line says what a person should know; without a handler of its own, logging would say it a second time.
+logging.getLogger("memfold_flows").addHandler(logging.NullHandler())
+
+
+def init(url: str, *, as_json: bool) -> None:
+    """Make a new, empty store."""
+    from memfold_flows.stores import sqlite
+
+    parts = urls.parse(url)
+    if parts.scheme != "sqlite":
+        raise BadUsage(f"init makes sqlite: stores, not {parts.scheme}:; other stores are made by their own programs")
+    path = urls.local_path(parts.path)
+    is_new = sqlite.init(path)
+    if as_json:
+        _print_json({"store": urls.format_url("sqlite", path), "created": is_new})
+    else:
+        _say(f"made an empty store in {path}" if is_new else f"{path} is a store already; it stays as it is")
+
+
+def plan(
+    url: str,
+    *,
+    scopes: list[str] | None,
+    as_of: str | None,
+    run_dir: Path | None,
+    skip_bad: bool,
+    as_json: bool,
+    flags: Mapping[str, Any],
+) -> None:
+    """Plan a pass and show it."""
+    with _planned(url, scopes=scopes, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, flags=flags) as (_, run, report):
+        if as_json:
+            _print_json(report.as_json())
+        else:
+            _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
+
+
+def show(reference: str, *, store: str | None, as_json: bool) -> None:
+    """Show a run: its plan, and what was written of it."""
+    run = _find(reference, store=store)
+    receipt, undone = run.read_json("receipt.json"), run.read_json("undo.json")
+    report = _read_report(run)
+    if as_json:
+        _print_json({"plan": report.as_json(), "receipt": receipt, "undo": undone})
+        return
+    _show_plan(run, report, most=_SHOWN_ON_REQUEST)
+    from memfold_flows import console
+
+    if receipt is not None:
+        console.say(f"applied at {receipt['ended_at']}: {receipt['state']}")
+    if undone is not None:
+        console.say(f"undone at {undone['ended_at']}: {undone['state']}")
+
+
+def export(reference: str, *, store: str | None) -> None:
+    """Print the plan as JSONL, one line per memory."""
+    run = _find(reference, store=store)
+    names = {"memory_id": "id", "scope": "scope", "action": "action", "into_id": "into", "reason": "reason"}
+    rows = run.read("plan", list(names)).select(list(names)).rename_columns(list(names.values()))
+    for batch in rows.to_batches(max_chunksize=10_000):
+        sys.stdout.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
+
+
+def apply(
+    reference: str,
+    *,
+    store: str | None,
+    out: Path | None,
+    in_place: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Write exactly the plan of a run."""
+    run = _find(reference, store=store, must_be_sure=yes)
+    with _opened(run.manifest.store, _target(run.manifest.store, out=out, in_place=in_place)) as opened:
+        report = _read_report(run)
+        if report.writable and not yes:
+            if not as_json:
+                _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
+            _ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {run.run_id}")
+        _apply(opened, run, as_json=as_json)
+
+
+def run(
+    url: str,
+    *,
+    scopes: list[str] | None,
+    as_of: str | None,
+    run_dir: Path | None,
+    out: Path | None,
+    in_place: bool,
+    skip_bad: bool,
+    yes: bool,
+    as_json: bool,
+    flags: Mapping[str, Any],
+) -> None:
+    """Plan, gate and apply in one go."""
+    target = _target(url, out=out, in_place=in_place)
+    with _planned(url, scopes=scopes, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, flags=flags, target=target) as (
+        opened,
+        run,
+        report,
+    ):
+        if report.writable and not yes:
+            if not as_json:
+                _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
+            _ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {run.run_id}")
+        _apply(opened, run, as_json=as_json)
+
+
+def undo(reference: str, *, store: str | None, yes: bool, as_json: bool) -> None:
+    """Take back what a run wrote."""
+    run = _find(reference, store=store, must_be_sure=yes)
+    receipt = run.read_json("receipt.json")
+    if not run.wrote:
+        raise BadUsage(f"run {run.run_id} wrote nothing, so there is nothing to undo{_newest_applied(run)}")
+    url = (receipt or {}).get("written_to") or run.manifest.store
+    with _opened(url, {"in_place": True} if _is_archive(url) else {}) as opened:
+        if not yes:
+            _ask(f"Take back run {run.run_id} on {url}?", declined="declined; nothing was written")
+        undone = pipeline.undo(opened, run, clock=now)
+    if as_json:
+        _print_json(undone.as_json())
+    else:
+        from memfold_flows import console
+
+        console.show_undo(undone)
+    raise typer.Exit(undone.exit_code)
+
+
+def list_stores(*, as_json: bool) -> None:
+    """The kinds of stores that memfold opens, and the stores that have runs."""
+    kinds = list(stores.KINDS.values())
+    known: dict[str, list[str]] = {}
+    for each in known_runs(_runs_folder()):
+        known.setdefault(each.manifest.store, []).append(each.run_id)
+    if as_json:
+        described = [
+            {"scheme": kind.scheme, "summary": kind.summary, "example": kind.example, "options": dict(kind.options())}
+            for kind in kinds
+        ]
+        _print_json({"kinds": described, "stores": [{"store": url, "runs": runs} for url, runs in known.items()]})
+        return
+    from memfold_flows import console
+
+    console.table(
+        ("store", "what it is", "options"),
+        [(kind.example, kind.summary, ", ".join(kind.options()) or "none") for kind in kinds],
+    )
+    if known:
+        console.say("")
+        console.table(
+            ("stores with runs", "runs", "latest"), [(url, str(len(ids)), ids[-1]) for url, ids in known.items()]
+        )
+
+
+@contextmanager
+def _planned(
+    url: str,
+    *,
+    scopes: list[str] | None,
+    as_of: str | None,
+    run_dir: Path | None,
+    skip_bad: bool,
+    flags: Mapping[str, Any],
+    target: Mapping[str, Any] | None = None,
+) -> Iterator[tuple[MemoryStore, RunDirectory, PlanReport]]:
+    """A fresh plan; a run directory in which planning failed is taken away again."""
+    chosen = settings.load(flags)
+    began_at = now()
+    run_id = new_run_id(began_at, secrets.token_bytes(3))
+    folder = _runs_folder() / run_id if run_dir is None else run_dir
+    options = {**(target or {}), **_skip_bad_options(url, folder, skip_bad=skip_bad)}
+    with _opened(url, options) as opened:
+        policy = chosen.policy(as_of=began_at if as_of is None else _moment(as_of), traits=opened.traits)
+        run = RunDirectory.create(folder, run_id)
+        try:
+            report = pipeline.plan(opened, run, policy, clock=now, scopes=scopes)
+        except BaseException:
+            shutil.rmtree(run.path, ignore_errors=True)
+            raise
+        if skipped := getattr(opened, "skipped", 0):
+            _warn(f"{skipped} lines cannot be read; they stay where they are, with a copy in {run.path / _SET_ASIDE}")
+        yield opened, run, report
+
+
+_SET_ASIDE = "set_aside.jsonl"
+
+
+def _skip_bad_options(url: str, folder: Path, *, skip_bad: bool) -> dict[str, Any]:
+    if not skip_bad:
+        return {}
+    if urls.parse(url).scheme != "jsonl":
+        raise BadUsage("--skip-bad is for jsonl: archives only; nothing was planned")
+    return {"skip_bad": True, "set_aside": str(folder.absolute() / _SET_ASIDE)}
+
+
+def _apply(store: MemoryStore, run: RunDirectory, *, as_json: bool) -> None:
+    receipt = pipeline.apply(store, run, clock=now, keep_snapshots=settings.load({}).keep_snapshots)
+    if as_json:
+        _print_json(receipt.as_json())
+    else:
+        from memfold_flows import console
+
+        console.show_receipt(receipt)
+    raise typer.Exit(receipt.exit_code)
+
+
+def _target(url: str, *, out: Path | None, in_place: bool) -> dict[str, Any]:
+    """Where an archive is written: the options for its store."""
+    if out is not None and in_place:
+        raise BadUsage("--out and --in-place exclude each other; nothing was written")
+    if not _is_archive(url):
+        if out is not None or in_place:
+            raise BadUsage(f"--out and --in-place are for archives; {url} is written where it stands. Leave them out.")
+        return {}
+    if out is None and not in_place:
+        raise BadUsage(
+            f"{url} is an archive; nothing was written. "
+            "Say where to write: --out FILE for a new archive, or --in-place to rewrite this one."
+        )
+    return {"in_place": True} if out is None else {"out": str(out.absolute())}
+
+
+def _is_archive(url: str) -> bool:
+    kind = stores.KINDS.get(urls.parse(url).scheme)
+    return kind is not None and "in_place" in kind.options()
+
+
+@contextmanager
+def _opened(url: str, options: Mapping[str, Any]) -> Iterator[MemoryStore]:
+    store = stores.open_store(url, **options)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _find(reference: str, *, store: str | None, must_be_sure: bool = False) -> RunDirectory:
+    if store is not None:
+        with _opened(store, {}) as opened:
+            store = opened.url
+    return find_run(reference, _runs_folder(), store=store, must_be_sure=must_be_sure)
+
+
+def _read_report(run: RunDirectory) -> PlanReport:
+    manifest = run.manifest
+    scopes = read_tally(run.read("tally"))
+    return PlanReport(
+        run_id=run.run_id, run_dir=str(run.path), store=manifest.store, as_of=manifest.as_of, scopes=scopes
+    )
+
+
+def _newest_applied(run: RunDirectory) -> str:
+    """A hint for someone who meant the last run that wrote something."""
+    store = run.manifest.store
+    for other in reversed(known_runs(_runs_folder())):
+        if other.manifest.store == store and other.wrote:
+            return f"; the newest run that wrote to {store} is {other.run_id}"
+    return ""
+
+
+def _show_plan(run: RunDirectory, report: PlanReport, *, most: int) -> None:
+    from memfold_flows import console, views
+
+    console.show_plan(run, report, views.look(run, most=most), archive=_is_archive(report.store))
+
+
+def _ask(question: str, *, declined: str) -> None:
+    """Ask on a terminal; without one this is bad usage, for nobody can answer."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadUsage(f"there is no terminal to ask on, and no --yes; nothing was written. {question}")
+    if not typer.confirm(question, err=True):
+        _say(declined)
+        raise typer.Exit(ExitCode.DONE)
+
+
+def _moment(text: str) -> datetime:
+    """A moment in ISO 8601; without an offset it is UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadUsage(
+            f"--as-of must be a date and time in ISO 8601, such as 2026-01-31T08:00:00Z, got {text!r}"
+        ) from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def now() -> datetime:
+    """The clock of the command line."""
+    return datetime.now(UTC)
+
+
+def new_run(began_at: datetime) -> RunDirectory:
+    """An empty run directory where runs live."""
+    run_id = new_run_id(began_at, secrets.token_bytes(3))
+    return RunDirectory.create(_runs_folder() / run_id, run_id)
+
+
+def _runs_folder() -> Path:
+    return runs_folder(os.environ.get("MEMFOLD_HOME"))
+
+
+def _print_json(value: Mapping[str, Any]) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _say(text: str) -> None:
+    from memfold_flows import console
+
+    console.say(text)
+
+
+def _warn(text: str) -> None:
+    print(f"memfold: {text}", file=sys.stderr)

@@ -1,0 +1,356 @@
+"""What the terminal shows: like a good diff, the verdict first, then what matters most, then what to type next.
+
+Memory text is shown here and nowhere else; its control characters are made visible, so that no text can act on the
+terminal.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from memfold_flows.receipts import PlanReport, Receipt, ScopeTally, State, UndoReceipt
+from memfold_flows.runs import RunDirectory
+from memfold_flows.stores.base import Drift
+from memfold_flows.views import RunView, Section, Shown, ShownCluster, ShownPair
+
+_LONGEST_TEXT = 400
+_SCOPES_SHOWN = 30
+_DRIFTS_SHOWN = 20
+_WORDS = re.compile(r"\s+|\S+")
+
+
+def show_plan(run: RunDirectory, report: PlanReport, view: RunView, *, archive: bool) -> None:
+    """The plan of a run: verdict, scopes, what folds, what leaves, what stays apart and why."""
+    console = _console()
+    _print_heading(console, report)
+    _print_verdict(console, report)
+    _print_scopes(console, report.scopes)
+    _print_clusters(console, view.clusters)
+    _print_rows(console, "leave", view.pruned)
+    _print_rows(console, "move up", view.promoted)
+    _print_rows(console, "held back", view.held)
+    _print_pairs(console, "twins held apart", view.held_pairs)
+    _print_pairs(console, "conflicts: both stay, look at them", view.conflicts)
+    _print_pairs(console, "near misses: alike, left alone", view.near_misses)
+    _print_rows(console, "wait for the next pass", view.waits)
+    _print_next(console, _after_plan(run, report, archive=archive))
+
+
+def show_receipt(receipt: Receipt) -> None:
+    """What an apply wrote, what it refused, what drifted, and how to take it back."""
+    console = _console()
+    console.print(_headline(receipt))
+    for scope in receipt.refused:
+        _print_refusal(console, scope)
+    written = [scope for scope in receipt.scopes if scope.accepted and scope.changes]
+    if written:
+        _print_scopes(console, written)
+    _print_drifts(console, "changed since the plan and left alone", receipt.drifted)
+    _print_drifts(console, "metadata that differed; the survivor's value stays", receipt.metadata_conflicts)
+    if receipt.fields_left_out:
+        console.print(f"this store has no place for: {', '.join(receipt.fields_left_out)}")
+    if receipt.transactions:
+        console.print(
+            f"{receipt.transactions} transaction{_s(receipt.transactions)}, "
+            f"the write lock was held {receipt.longest_hold_seconds:.2f} s at most"
+        )
+    _print_next(console, _after_apply(receipt))
+
+
+def show_undo(receipt: UndoReceipt) -> None:
+    """What an undo gave back, and what it could not."""
+    console = _console()
+    report = receipt.report
+    if report.already_undone_at is not None:
+        console.print(f"run {receipt.run_id} was undone at {report.already_undone_at:%Y-%m-%d %H:%M} UTC already")
+    else:
+        style = "bold yellow" if report.not_restored else "bold green"
+        console.print(
+            Text("PARTLY UNDONE" if report.not_restored else "UNDONE", style),
+            f"run {receipt.run_id}: {_count(report.restored, 'memory', 'memories')} restored, "
+            f"{_count(report.reverted, 'survivor', 'survivors')} set back, {report.demoted} moved back down",
+        )
+    _print_drifts(console, "not restored", report.not_restored)
+    _print_drifts(console, "fields changed since and kept", report.kept_fields)
+
+
+def say(text: str) -> None:
+    """One line on standard output."""
+    _console().print(Text(_visible(text)), soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """One line on standard error."""
+    print(f"memfold: {_visible(text)}", file=sys.stderr)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A plain table of texts."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        shown.add_column(column, overflow="fold")
+    for row in rows:
+        shown.add_row(*(Text(_visible(cell)) for cell in row))
+    _console().print(shown)
+
+
+def scope_name(scope: str) -> str:
+    """A scope as a person reads it."""
+    return _visible(scope) if scope else "(no scope)"
+
+
+def _console() -> Console:
+    return Console(highlight=False, emoji=False)
+
+
+def _print_heading(console: Console, report: PlanReport) -> None:
+    console.print(
+        Text(f"plan {report.run_id}  {_visible(report.store)}  as of {report.as_of:%Y-%m-%d %H:%M} UTC", "dim")
+    )
+
+
+def _print_verdict(console: Console, report: PlanReport) -> None:
+    totals = report.totals
+    styles = {
+        "accepted": "bold green",
+        "nothing to do": "bold",
+        "partly accepted": "bold yellow",
+        "refused": "bold red",
+    }
+    line = Text(report.verdict.upper(), styles[report.verdict])
+    line.append(
+        f"  {_count(totals.entries_before, 'memory', 'memories')} -> {totals.entries_after}: "
+        f"{totals.merged} merge, {totals.pruned} leave, {totals.promoted} move up, {totals.held} held, "
+        f"{totals.waits} wait; loss {_percent(totals.loss_fraction)}, "
+        f"strict {_percent(totals.loss_fraction_strict)}",
+        "not bold",
+    )
+    console.print(line)
+    for scope in report.refused:
+        _print_refusal(console, scope)
+
+
+def _print_refusal(console: Console, scope: ScopeTally) -> None:
+    console.print(Text(f"refused: {scope_name(scope.scope)}", "red"), soft_wrap=True)
+    for why in scope.refused:
+        console.print(Padding(Text(_visible(why)), (0, 0, 0, 2)))
+    console.print(
+        Padding(
+            Text(
+                f"it would lose {scope.lost} of {scope.entries_before} memories ({_percent(scope.loss_fraction)}; "
+                f"{scope.lost_strict} or {_percent(scope.loss_fraction_strict)} if copies and expired ones counted)"
+            ),
+            (0, 0, 0, 2),
+        )
+    )
+
+
+def _print_scopes(console: Console, scopes: Sequence[ScopeTally]) -> None:
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    shown.add_column("scope", overflow="fold", max_width=40)
+    for column in ("before", "after", "merge", "leave", "move up", "held", "wait", "loss", "strict"):
+        shown.add_column(column, justify="right", no_wrap=True)
+    shown.add_column("gate")
+    largest = sorted(scopes, key=lambda scope: (scope.accepted, -scope.changes, -scope.held, scope.scope))
+    for scope in largest[:_SCOPES_SHOWN]:
+        counts = (scope.entries_before, scope.entries_after, scope.merged, scope.pruned, scope.promoted, scope.held)
+        shown.add_row(
+            Text(scope_name(scope.scope)),
+            *(str(count) for count in counts),
+            str(scope.waits),
+            _percent(scope.loss_fraction),
+            _percent(scope.loss_fraction_strict),
+            Text("ok", "green") if scope.accepted else Text("refused", "red"),
+        )
+    console.print()
+    console.print(shown)
+    if len(scopes) > _SCOPES_SHOWN:
+        console.print(Text(f"and {len(scopes) - _SCOPES_SHOWN} more scopes (all with --json)", "dim"))
+
+
+def _print_clusters(console: Console, clusters: Section[ShownCluster]) -> None:
+    _print_title(console, "fold into one", clusters)
+    for cluster in clusters.items:
+        survivor = cluster.survivor
+        console.print(_line("= ", "bold", survivor, _text(survivor)))
+        for member in cluster.members:
+            why = ": ".join(part for part in (member.reason, member.detail) if part)
+            console.print(_line("- ", "red", member, _marked(console, member.text, survivor.text, "red"), why))
+        if cluster.folded > len(cluster.members):
+            console.print(Text(f"  and {cluster.folded - len(cluster.members)} more like it", "dim"))
+
+
+def _print_rows(console: Console, title: str, rows: Section[Shown]) -> None:
+    _print_title(console, title, rows)
+    for row in rows.items:
+        why = ": ".join(part for part in (row.reason, row.detail) if part)
+        console.print(_line("· ", "", row, _text(row), why))
+
+
+def _print_pairs(console: Console, title: str, pairs: Section[ShownPair]) -> None:
+    _print_title(console, title, pairs)
+    for pair in pairs.items:
+        console.print(_line("~ ", "yellow", pair.left, _marked(console, pair.left.text, pair.right.text, "yellow")))
+        console.print(_line("~ ", "yellow", pair.right, _marked(console, pair.right.text, pair.left.text, "yellow")))
+        newer = {"left": pair.left.memory_id, "right": pair.right.memory_id}.get(pair.newer or "")
+        is_older_replaced = pair.verdict in ("conflict", "supersedes") and newer is not None
+        side = f"; newer: {_visible(newer or '')}" if is_older_replaced else ""
+        console.print(Padding(Text(f"{pair.verdict}: {_visible(pair.why)}{side}", "dim"), (0, 0, 0, 4)))
+
+
+def _print_drifts(console: Console, title: str, drifts: Sequence[Drift]) -> None:
+    if not drifts:
+        return
+    console.print(Text(f"\n{title} ({len(drifts)})", "bold"))
+    for drift in drifts[:_DRIFTS_SHOWN]:
+        console.print(Text(f"  {_visible(drift.memory_id)}: {_visible(drift.why)}"), soft_wrap=True)
+    if len(drifts) > _DRIFTS_SHOWN:
+        console.print(Text(f"  and {len(drifts) - _DRIFTS_SHOWN} more (all with --json)", "dim"))
+
+
+def _print_title(console: Console, title: str, section: Section[object]) -> None:
+    if section.total:
+        shown = len(section.items)
+        of = f"{section.total}" if shown == section.total else f"{shown} of {section.total}"
+        console.print(Text(f"\n{title} ({of})", "bold"))
+
+
+def _print_next(console: Console, commands: Sequence[tuple[str, str]]) -> None:
+    console.print()
+    for command, what in commands:
+        console.print(Text.assemble((command, "cyan"), (f"   {what}", "dim")), soft_wrap=True)
+
+
+def _after_plan(run: RunDirectory, report: PlanReport, *, archive: bool) -> list[tuple[str, str]]:
+    lines = []
+    if report.writable:
+        target = " --in-place" if archive else ""
+        lines.append((f"memfold apply {run.run_id}{target}", "write exactly this plan"))
+    if report.refused:
+        largest = max(scope.loss_fraction for scope in report.refused)
+        lines.append(("memfold plan ... --on-excess fit", "stop at the limit; the rest waits for the next pass"))
+        lines.append(
+            (f"memfold plan ... --max-loss-fraction {_round_up(largest)}", "allow this loss, once you have looked")
+        )
+    lines.append((f"memfold show {run.run_id}", "more of it"))
+    lines.append((f"memfold export {run.run_id}", "all of it, one JSON line per memory"))
+    return lines
+
+
+def _after_apply(receipt: Receipt) -> list[tuple[str, str]]:
+    lines = []
+    if receipt.refused:
+        largest = max(scope.loss_fraction for scope in receipt.refused)
+        lines.append(("--on-excess fit", "plan again and stop at the limit; the rest waits"))
+        lines.append(
+            (f"--max-loss-fraction {_round_up(largest)}", "plan again and allow this loss, once you have looked")
+        )
+    if receipt.drifted:
+        lines.append((f"memfold plan '{_visible(receipt.store)}'", "plan again what drifted"))
+    if receipt.totals.merged + receipt.totals.pruned + receipt.totals.promoted:
+        lines.append((f"memfold undo {receipt.run_id}", "take it back"))
+    return lines
+
+
+def _headline(receipt: Receipt) -> Text:
+    styles = {
+        State.CONSOLIDATED: "bold green",
+        State.NOTHING_TO_DO: "bold",
+        State.REJECTED: "bold red",
+        State.PARTLY_APPLIED: "bold yellow",
+    }
+    words = {
+        State.CONSOLIDATED: "CONSOLIDATED",
+        State.NOTHING_TO_DO: "NOTHING TO DO",
+        State.REJECTED: "REJECTED",
+        State.PARTLY_APPLIED: "PARTLY APPLIED",
+    }
+    line = Text(words[receipt.state], styles[receipt.state])
+    totals = receipt.totals
+    did = (
+        "nothing was written"
+        if receipt.state in (State.NOTHING_TO_DO, State.REJECTED)
+        else f"{totals.merged} merged, {totals.pruned} pruned, {totals.promoted} promoted, {totals.lost} lost "
+        f"({_percent(totals.loss_fraction)}; strict {_percent(totals.loss_fraction_strict)})"
+    )
+    line.append(f"  run {receipt.run_id}: {did}", "not bold")
+    if receipt.already_applied_at is not None:
+        line.append(
+            f"; applied at {receipt.already_applied_at:%Y-%m-%d %H:%M} UTC already, nothing was written now", "not bold"
+        )
+    if receipt.written_to is not None:
+        line.append(f"; written to {_visible(receipt.written_to)}", "not bold")
+    return line
+
+
+def _line(mark: str, style: str, memory: Shown, text: Text, why: str = "") -> Text:
+    line = Text.assemble((mark, style), (_visible(memory.memory_id), "dim"), "  ", text)
+    if why:
+        line.append(f"  [{_visible(why)}]", "dim")
+    return line
+
+
+def _text(memory: Shown) -> Text:
+    if memory.text is None:
+        return Text("(text no longer kept)", "dim")
+    return Text(_shortened(memory.text))
+
+
+def _marked(console: Console, text: str | None, other: str | None, style: str) -> Text:
+    """The text, with the words that the other lacks in colour, or in brackets where there is no colour."""
+    if text is None or other is None:
+        return Text("(text no longer kept)", "dim")
+    own, theirs = (_WORDS.findall(_shortened(each)) for each in (text, other))
+    marked = Text()
+    for tag, _, _, start, end in difflib.SequenceMatcher(None, theirs, own, autojunk=False).get_opcodes():
+        words = "".join(own[start:end])
+        if tag == "equal" or not words.strip():
+            marked.append(words)
+        elif console.color_system:
+            marked.append(words, f"bold {style}")
+        else:
+            marked.append(f"[-{words}-]")
+    return marked
+
+
+def _shortened(text: str) -> str:
+    shown = _visible(" ".join(text.split()))
+    return shown if len(shown) <= _LONGEST_TEXT else shown[:_LONGEST_TEXT] + " …"
+
+
+def _visible(text: str) -> str:
+    """The text with control and direction-changing characters spelled out."""
+    return "".join(
+        f"\\u{ord(sign):04x}" if unicodedata.category(sign) in ("Cc", "Cs") or sign in _DIRECTIONS else sign
+        for sign in text
+    )
+
+
+_DIRECTIONS = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def _percent(fraction: float) -> str:
+    return f"{fraction:.1%}"
+
+
+def _round_up(fraction: float) -> str:
+    """The smallest limit of two decimals that allows this loss."""
+    hundredths = -(-fraction * 100 // 1)
+    return f"{min(hundredths, 100) / 100:.2f}"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _s(number: int) -> str:
+    return "" if number == 1 else "s"

@@ -1,0 +1,82 @@
+"""The whole pass. Start reading here, then one module per step.
+
+A step runner decides how a step is called: directly, as the command line does, or as a task of a Prefect flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+from typing import Any
+
+from memfold.policy import Policy
+from memfold_flows import steps
+from memfold_flows.receipts import PlanReport, Receipt, UndoReceipt
+from memfold_flows.runs import RunDirectory
+from memfold_flows.stores.base import MemoryStore
+
+Clock = Callable[[], datetime]
+StepRunner = Callable[..., Any]
+
+
+def direct(name: str, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+    """Run a step by calling it."""
+    return function(*arguments, **options)
+
+
+def plan(
+    store: MemoryStore,
+    run: RunDirectory,
+    policy: Policy,
+    *,
+    clock: Clock,
+    scopes: Collection[str] | None = None,
+    step: StepRunner = direct,
+) -> PlanReport:
+    """Decide what becomes of each memory, and whether the gate lets it happen. Writes nothing to the store."""
+    step("snapshot", steps.take_snapshot, store, run, policy, scopes)
+    step("match", steps.match, run)
+    step("model", steps.model, run)
+    report: PlanReport = step("gate", steps.judge, store, run, scopes, clock)
+    return report
+
+
+def apply(
+    store: MemoryStore, run: RunDirectory, *, clock: Clock, keep_snapshots: bool = False, step: StepRunner = direct
+) -> Receipt:
+    """Write exactly the plan of this run, scope by scope, as far as the gate accepted it and nothing drifted."""
+    began_at = clock()
+    steps.require_applicable(store, run, now=began_at)
+    step("rewrite", steps.rewrite, run)
+    report = step("apply", steps.apply, store, run, clock)
+    receipt: Receipt = step(
+        "receipt",
+        steps.write_receipt,
+        store,
+        run,
+        report,
+        began_at=began_at,
+        clock=clock,
+        keep_snapshots=keep_snapshots,
+    )
+    return receipt
+
+
+def consolidate(
+    store: MemoryStore,
+    run: RunDirectory,
+    policy: Policy,
+    *,
+    clock: Clock,
+    scopes: Collection[str] | None = None,
+    keep_snapshots: bool = False,
+    step: StepRunner = direct,
+) -> Receipt:
+    """The whole pass: plan, gate, and apply what was accepted. A refusal is a receipt, not an exception."""
+    plan(store, run, policy, clock=clock, scopes=scopes, step=step)
+    return apply(store, run, clock=clock, keep_snapshots=keep_snapshots, step=step)
+
+
+def undo(store: MemoryStore, run: RunDirectory, *, clock: Clock) -> UndoReceipt:
+    """Take back what this run wrote, as far as nobody changed it since."""
+    return steps.undo(store, run, clock)

@@ -1,0 +1,274 @@
+"""The steps of a pass. Each reads relations of the run directory, calls one part of memfold, and writes relations."""
+
+from __future__ import annotations
+
+import glob
+import logging
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from memfold import frames, gate, models
+from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError, PlanDamaged
+from memfold.policy import Policy
+from memfold_flows import intake
+from memfold_flows.receipts import PlanReport, Receipt, UndoReceipt, read_tally, settled, state_of
+from memfold_flows.runs import Manifest, RunDirectory
+from memfold_flows.stores.base import ApplyReport, MemoryStore, RunRef, Step
+
+logger = logging.getLogger(__name__)
+
+Clock = Callable[[], datetime]
+
+
+def take_snapshot(store: MemoryStore, run: RunDirectory, policy: Policy, scopes: Collection[str] | None) -> Path:
+    """Read every memory in scope into the run directory, beside the policy and what the store knows of earlier runs.
+
+    Raises:
+        BadUsage: a scope that no memory has.
+        BadRecord: the store holds a memory that cannot be read.
+    """
+    snapshot = intake.read_snapshot(store.snapshot(scopes))
+    if scopes is not None:
+        _require_scopes(store, asked=scopes, found=set(snapshot["scope"].unique().to_pylist()))
+    with store.ledger() as ledger:
+        lost = ledger.losses(policy.as_of - timedelta(days=policy.rolling_days)) if ledger else {}
+        rejected = ledger.rejected() if ledger else frames.REJECTED.empty_table()
+    losses = [{"scope": scope, "lost": rows} for scope, rows in sorted(lost.items())]
+    run.write("policy", policy.as_table())
+    run.write("losses", pa.Table.from_pylist(losses, schema=frames.LOSSES))
+    run.write("rejected", rejected.sort_by([(name, "ascending") for name in frames.REJECTED.names]))
+    logger.info("read %d memories", snapshot.num_rows)
+    return run.write_snapshot(snapshot)
+
+
+def match(run: RunDirectory) -> Path:
+    """Judge the pairs that are worth it, and gather the clusters."""
+    from memfold import clusters
+
+    matches = clusters.match_rows(run.read("snapshot"), run.read("rejected"), _policy(run))
+    run.write("texts", matches.texts)
+    run.write("pairs", matches.pairs)
+    logger.info("judged %d pairs; %d memories have a match", matches.pairs.num_rows, matches.clusters.num_rows)
+    return run.write("clusters", matches.clusters)
+
+
+def model(run: RunDirectory) -> Path:
+    """Decide on one action for each memory, in SQL over the relations so far."""
+    inputs: dict[str, pa.Table | str] = {name: _pattern(run, name) for name in models.INPUTS}
+    with duckdb.connect(config={"temp_directory": str(run.path / ".duckdb")}) as con:
+        models.build(con, inputs)
+        for name in models.RELATIONS:
+            run.write(name, models.read(con, name))
+    return run.file("plan")
+
+
+def judge(store: MemoryStore, run: RunDirectory, scopes: Collection[str] | None, clock: Clock) -> PlanReport:
+    """Ask the gate, and seal the run: from now on its plan cannot change unnoticed."""
+    policy, now = _policy(run), clock()
+    verdict = gate.judge(run.read("plan"), run.read("tally"), snapshot=run.read("snapshot"), policy=policy, now=now)
+    run.write("tally", verdict.tally)
+    report = PlanReport(
+        run_id=run.run_id,
+        run_dir=str(run.path),
+        store=store.url,
+        as_of=policy.as_of,
+        scopes=read_tally(verdict.tally),
+    )
+    run.seal(_manifest(run, report, policy, scopes, created=now))
+    logger.info("the plan is %s", report.verdict)
+    return report
+
+
+def require_applicable(store: MemoryStore, run: RunDirectory, *, now: datetime) -> None:
+    """Refuse to write from a run that is damaged, of another store, or of a time to come.
+
+    Raises:
+        PlanDamaged: a relation is missing or has changed.
+        BadUsage: the store is not the one that was planned, or ``as_of`` is later than the clock.
+    """
+    manifest = run.verify()
+    if manifest.store != store.url:
+        raise BadUsage(f"run {run.run_id} was planned on {manifest.store}, not on {store.url}; nothing was written")
+    accepted = any(scope.accepted for scope in read_tally(run.read("tally")))
+    if accepted and manifest.as_of > now:
+        raise BadUsage(
+            f"run {run.run_id} was planned as of {manifest.as_of:%Y-%m-%d %H:%M:%S} UTC, which is later than the "
+            "clock; nothing was written. Plan again, or set the clock right."
+        )
+
+
+def rewrite(run: RunDirectory) -> Path:
+    """Turn the accepted part of the plan into the exact changes to make."""
+    from memfold import rewrite as rewriting
+
+    if run.manifest.snapshot_trimmed:  # an apply has ended before, and left the rewrite that it made
+        return run.file("rewrite")
+    changes = rewriting.build(
+        run.read("plan"), run.read("tally"), run.read("clusters"), run.read("snapshot"), _policy(run)
+    )
+    run.add("rewrite", changes)
+    return run.file("rewrite")
+
+
+def apply(store: MemoryStore, run: RunDirectory, clock: Clock) -> ApplyReport:
+    """Write the changes into the store; a run without any does not touch it."""
+    changes = run.read("rewrite")
+    if not changes.num_rows:
+        return ApplyReport()
+    from memfold_flows.stores import applying
+
+    with _interruption_named(store, run, "apply"):
+        return applying.apply(
+            store,
+            changes,
+            run=_reference(run),
+            policy=_policy(run),
+            tally=run.read("tally"),
+            undo=run.write_undo,
+            clock=clock,
+        )
+
+
+def write_receipt(
+    store: MemoryStore,
+    run: RunDirectory,
+    report: ApplyReport,
+    *,
+    began_at: datetime,
+    clock: Clock,
+    keep_snapshots: bool,
+) -> Receipt:
+    """Say what happened, and keep no more of the snapshot than what was touched."""
+    manifest = run.manifest
+    planned = read_tally(run.read("tally"))
+    changes = run.read("rewrite", ["memory_id"])
+    scopes = planned
+    if changes.num_rows:
+        with store.ledger() as ledger:
+            scopes = settled(planned, ledger.landed(run.run_id, "apply") if ledger else [])
+    receipt = Receipt(
+        state=state_of(scopes, report),
+        run_id=run.run_id,
+        run_dir=str(run.path),
+        store=manifest.store,
+        as_of=manifest.as_of,
+        began_at=began_at,
+        ended_at=clock(),
+        already_applied_at=report.already_applied_at,
+        written_to=getattr(store, "written_url", None),
+        scopes=scopes,
+        drifted=tuple(report.drifted),
+        metadata_conflicts=tuple(report.metadata_conflicts),
+        fields_left_out=tuple(report.fields_left_out),
+        new_ids=report.new_ids,
+        transactions=report.transactions,
+        longest_hold_seconds=report.longest_hold_seconds,
+    )
+    if report.already_applied_at is None:
+        run.write_json("receipt.json", receipt.as_json())
+        if not keep_snapshots:
+            run.trim_snapshot(changes["memory_id"].to_pylist())
+    logger.info("the run is %s", receipt.state)
+    return receipt
+
+
+def undo(store: MemoryStore, run: RunDirectory, clock: Clock) -> UndoReceipt:
+    """Take back what this run wrote, as far as nobody changed it since.
+
+    Raises:
+        BadUsage: the run wrote nothing to this store.
+    """
+    from memfold_flows.stores import applying
+
+    with store.ledger() as ledger:
+        committed = {part.batch for part in ledger.landed(run.run_id, "apply")} if ledger else set()
+    if not committed:
+        raise BadUsage(f"run {run.run_id} wrote nothing to {store.url}, so there is nothing to undo")
+    with _interruption_named(store, run, "undo"):
+        report = applying.undo(store, run.undo_rows(committed), run=_reference(run), clock=clock)
+    receipt = UndoReceipt(run_id=run.run_id, store=store.url, ended_at=clock(), report=report)
+    if report.already_undone_at is None:
+        run.write_json("undo.json", receipt.as_json())
+    return receipt
+
+
+def _require_scopes(store: MemoryStore, *, asked: Collection[str], found: Collection[str]) -> None:
+    missing = sorted(set(asked) - set(found))
+    if not missing:
+        return
+    import difflib
+
+    there = sorted({scope for batch in store.snapshot() for scope in batch.column("scope").unique().to_pylist()})
+    near = difflib.get_close_matches(missing[0], there, n=1, cutoff=0.4)
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    elif "" in there and len(there) == 1:
+        hint = "its memories have no scope; leave --scope out"
+    else:
+        hint = f"scopes there: {', '.join(map(repr, there[:5]))}{', ...' if len(there) > 5 else ''}"
+    raise BadUsage(f"no memory of {store.url} has the scope {missing[0]!r}; nothing was planned; {hint}")
+
+
+def _manifest(
+    run: RunDirectory, report: PlanReport, policy: Policy, scopes: Collection[str] | None, *, created: datetime
+) -> Manifest:
+    totals = report.totals
+    return Manifest(
+        run_id=run.run_id,
+        store=report.store,
+        as_of=policy.as_of,
+        created=created,
+        memfold=version("memfold"),
+        scopes=None if scopes is None else tuple(sorted(set(scopes))),
+        minhash={
+            "scheme": policy.minhash_scheme,
+            "seed": policy.minhash_seed,
+            "bands": policy.bands,
+            "rows_per_band": policy.rows_per_band,
+        },
+        counts={
+            "memories": totals.entries_before,
+            "merged": totals.merged,
+            "promoted": totals.promoted,
+            "pruned": totals.pruned,
+        },
+    )
+
+
+def _policy(run: RunDirectory) -> Policy:
+    try:
+        return Policy.from_table(run.read("policy"))
+    except ValueError as error:
+        raise PlanDamaged(f"run {run.run_id}: {error}; nothing was written. Plan again.") from error
+
+
+def _pattern(run: RunDirectory, name: str) -> str:
+    """The files of a relation as DuckDB takes them; a folder may be called anything, brackets and stars too."""
+    return f"{glob.escape(str(run.path))}/{run.file(name).relative_to(run.path)}"
+
+
+def _reference(run: RunDirectory) -> RunRef:
+    digests = {file.path: file.sha256 for file in run.manifest.files}
+    return RunRef(run_id=run.run_id, directory=str(run.path), digest=digests["rewrite.parquet"])
+
+
+@contextmanager
+def _interruption_named(store: MemoryStore, run: RunDirectory, step: Step) -> Iterator[None]:
+    """Where something was committed before the failure, say so: the store is not as it was."""
+    try:
+        yield
+    except (MemfoldError, OSError) as error:
+        with store.ledger() as ledger:
+            landed = ledger.landed(run.run_id, step) if ledger else []
+        if not landed:
+            raise
+        raise ApplyInterrupted(
+            f"the {step} of run {run.run_id} stopped after {len(landed)} committed parts: {error}. "
+            f"What was committed stands; memfold {step} {run.run_id} goes on from there."
+        ) from error

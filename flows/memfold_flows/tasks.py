@@ -1,0 +1,31 @@
+"""The task half of the steps: the same functions, called as Prefect tasks with their retries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+
+from memfold.errors import Transient
+
+#: A busy store may be free a moment later; nothing else gets better by trying again.
+_RETRIES: dict[str, Any] = {"retries": 3, "retry_delay_seconds": [1, 5, 20]}
+_TOUCH_THE_STORE = ("snapshot", "apply")
+
+
+def as_task(name: str, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+    """Run a step as a Prefect task: the step runner of the flow.
+
+    A step is never answered from a cache: the store it reads may have changed since.
+    """
+    retries = {**_RETRIES, "retry_condition_fn": _is_transient} if name in _TOUCH_THE_STORE else {}
+    step: Task[..., Any] = task(function, name=name, cache_policy=NO_CACHE, persist_result=False, **retries)
+    return step(*arguments, **options)
+
+
+def _is_transient(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, Transient) or isinstance(getattr(error, "__cause__", None), Transient)

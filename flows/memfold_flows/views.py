@@ -1,0 +1,169 @@
+"""What a person should see of a run: the clusters, removals, held rows and near misses that matter most, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memfold_flows.runs import RunDirectory
+
+Item = TypeVar("Item", covariant=True)  # noqa: PLC0105  (a section only hands items out)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One memory as it is shown. ``text`` is None where the run no longer keeps it."""
+
+    memory_id: str
+    scope: str
+    text: str | None
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCluster:
+    """A survivor and the first of the memories that fold into it; ``folded`` counts them all."""
+
+    survivor: Shown
+    members: tuple[Shown, ...]
+    folded: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPair:
+    """Two memories that look alike and stay apart; ``newer`` is left, right or None."""
+
+    left: Shown
+    right: Shown
+    verdict: str
+    why: str
+    newer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Section(Generic[Item]):
+    """The first items of a kind, and how many there are in all."""
+
+    items: tuple[Item, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """What is worth looking at in a run, each part most important first."""
+
+    clusters: Section[ShownCluster]
+    pruned: Section[Shown]
+    promoted: Section[Shown]
+    held: Section[Shown]
+    held_pairs: Section[ShownPair]
+    conflicts: Section[ShownPair]
+    near_misses: Section[ShownPair]
+    waits: Section[Shown]
+
+
+_MEMBERS_SHOWN = 4
+
+# Rewordings before copies: what differs is what a person wants to check. Then the largest.
+_CLUSTERS = """
+select plan.into_id, count(*) as folded, count(*) over () as total
+from plan where plan.action = 'merge'
+group by plan.into_id
+order by max(plan.reason <> 'copy') desc, folded desc, plan.into_id
+limit $most
+"""
+_MEMBERS = """
+select plan.into_id, plan.memory_id, plan.reason, plan.detail
+from plan where plan.action = 'merge' and plan.into_id in (select unnest($survivors))
+qualify row_number() over (partition by plan.into_id order by plan.reason = 'copy', plan.memory_id) <= $most
+order by plan.into_id, plan.reason = 'copy', plan.memory_id
+"""
+_ROWS = """
+select plan.memory_id, plan.reason, plan.detail, count(*) over () as total
+from plan where {condition}
+order by plan.reason in ('expired', 'blank'), plan.reason, plan.scope, plan.memory_id
+limit $most
+"""
+_PAIRS = """
+select pairs.left_id, pairs.right_id, pairs.verdict, coalesce(pairs.held, pairs.reason) as why, pairs.winner,
+    count(*) over () as total
+from pairs
+semi join plan as stays_left on stays_left.memory_id = pairs.left_id and stays_left.into_id is null
+    and stays_left.action <> 'prune'
+semi join plan as stays_right on stays_right.memory_id = pairs.right_id and stays_right.into_id is null
+    and stays_right.action <> 'prune'
+where {condition}
+order by pairs.verdict = 'conflict', pairs.jaccard desc, pairs.left_id, pairs.right_id
+limit $most
+"""
+
+
+def look(run: RunDirectory, *, most: int) -> RunView:
+    """The parts of a run that a person should see, at most ``most`` items of each kind."""
+    with duckdb.connect() as con:
+        con.register("plan", run.read("plan"))
+        con.register("pairs", run.read("pairs"))
+        rows = {name: _fetch(con, _ROWS.format(condition=condition), most=most) for name, condition in _KINDS_OF_ROW}
+        pairs = {name: _fetch(con, _PAIRS.format(condition=condition), most=most) for name, condition in _KINDS_OF_PAIR}
+        clusters = _fetch(con, _CLUSTERS, most=most)
+        survivors = [cluster["into_id"] for cluster in clusters]
+        members = _fetch(con, _MEMBERS, survivors=survivors, most=_MEMBERS_SHOWN) if survivors else []
+    found = [*members, *(row for part in (*rows.values(), *pairs.values()) for row in part)]
+    ids = {row[name] for row in found for name in ("memory_id", "into_id", "left_id", "right_id") if row.get(name)}
+    memories = _Memories(run, ids)
+    shown_rows = {name: _section([memories.shown(**row) for row in part], part) for name, part in rows.items()}
+    shown_pairs = {name: _section([memories.pair(**row) for row in part], part) for name, part in pairs.items()}
+    shown_clusters = [memories.cluster(cluster, members) for cluster in clusters]
+    return RunView(clusters=_section(shown_clusters, clusters), **shown_rows, **shown_pairs)  # type: ignore[arg-type]
+
+
+_KINDS_OF_ROW = (
+    ("pruned", "plan.action = 'prune'"),
+    ("promoted", "plan.action = 'promote'"),
+    ("held", "plan.reason = 'held'"),
+    ("waits", "plan.reason = 'waits'"),
+)
+_KINDS_OF_PAIR = (
+    ("held_pairs", "pairs.held is not null"),
+    ("conflicts", "pairs.held is null and pairs.verdict in ('conflict', 'supersedes')"),
+    ("near_misses", "pairs.held is null and pairs.verdict = 'distinct'"),
+)
+
+
+class _Memories:
+    """The texts of a few memories of a run, found in one read of the snapshot."""
+
+    def __init__(self, run: RunDirectory, ids: set[str]) -> None:
+        snapshot = run.read("snapshot", ["memory_id", "scope", "title", "content"])
+        wanted = pc.is_in(snapshot["memory_id"], value_set=pa.array(sorted(ids), pa.string()))
+        self._rows = {row["memory_id"]: row for row in snapshot.filter(wanted).to_pylist()}
+
+    def shown(self, memory_id: str, *, reason: str = "", detail: str = "", **_: object) -> Shown:
+        row = self._rows.get(memory_id)
+        if row is None:
+            return Shown(memory_id, "", None, reason, detail)
+        return Shown(memory_id, row["scope"], row["content"] or row["title"] or "", reason, detail)
+
+    def pair(
+        self, *, left_id: str, right_id: str, verdict: str, why: str, winner: str | None, **_: object
+    ) -> ShownPair:
+        return ShownPair(self.shown(left_id), self.shown(right_id), verdict, why, winner)
+
+    def cluster(self, cluster: dict[str, Any], members: Sequence[dict[str, Any]]) -> ShownCluster:
+        own = tuple(self.shown(**member) for member in members if member["into_id"] == cluster["into_id"])
+        return ShownCluster(self.shown(cluster["into_id"]), own, cluster["folded"])
+
+
+def _section(items: Sequence[Item], rows: Sequence[dict[str, Any]]) -> Section[Item]:
+    return Section(tuple(items), rows[0]["total"] if rows else 0)
+
+
+def _fetch(con: duckdb.DuckDBPyConnection, query: str, **parameters: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = con.sql(query, params=parameters).to_arrow_table().to_pylist()
+    return rows
