@@ -1,0 +1,249 @@
+"""What the gate looks at row by row: the plan against the snapshot, by other means than the SQL that made the plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memfold.policy import Policy
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: What an inspection reads of the snapshot.
+SNAPSHOT_COLUMNS = (
+    "memory_id",
+    "scope",
+    "kind",
+    "trust",
+    "tier",
+    "session_id",
+    "pinned",
+    "protected",
+    "expires_at",
+    "title",
+    "content",
+)
+
+_WALLS = ("scope", "kind", "trust", "tier", "session_id")
+
+#: The figures that ``counts`` counts.
+COUNTED = ("entries_before", "entries_after", "merged", "promoted", "pruned", "expired", "lost", "lost_strict")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question that the gate asked of a scope, and the answer in words."""
+
+    name: str
+    passed: bool
+    says: str
+
+
+def checks(plan: pa.Table, snapshot: pa.Table, policy: Policy) -> dict[str, tuple[Check, ...]]:
+    """Per scope that the plan or the snapshot names: rows, targets, walls, pinned, accounts and information.
+
+    A value that is missing where a check needs it fails that check.
+    """
+    import polars as pl
+
+    frame = _joined(plan, snapshot)
+    rules = _rules(policy)
+    found = frame.group_by("scope").agg(
+        pl.len().alias("rows"),
+        *(rule.fails.fill_null(True).sum().alias(f"{rule.name} failures") for rule in rules),
+        *(pl.col("memory_id").filter(rule.fails.fill_null(True)).min().alias(f"{rule.name} first") for rule in rules),
+    )
+    forgetful = _merges_that_forget(plan, snapshot)
+    answers: dict[str, tuple[Check, ...]] = {}
+    for row in found.iter_rows(named=True):
+        answers[row["scope"]] = (
+            *(_answer(rule, row["rows"], row[f"{rule.name} failures"], row[f"{rule.name} first"]) for rule in rules),
+            _information(forgetful.get(row["scope"], [])),
+        )
+    return answers
+
+
+def counts(plan: pa.Table) -> dict[str, dict[str, int]]:
+    """What the plan comes to per scope, counted afresh under the names of ``COUNTED``."""
+    import polars as pl
+
+    action, reason = pl.col("action"), pl.col("reason")
+    counted = (
+        pl.DataFrame(plan.select(["scope", "action", "reason", "is_lost", "is_lost_strict"]))
+        .group_by("scope")
+        .agg(
+            pl.len().alias("entries_before"),
+            (~action.is_in(["merge", "prune"])).sum().alias("entries_after"),
+            (action == "merge").sum().alias("merged"),
+            (action == "promote").sum().alias("promoted"),
+            (action == "prune").sum().alias("pruned"),
+            ((action == "prune") & (reason == "expired")).sum().alias("expired"),
+            pl.col("is_lost").sum().alias("lost"),
+            pl.col("is_lost_strict").sum().alias("lost_strict"),
+        )
+    )
+    return {row["scope"]: {name: row[name] for name in COUNTED} for row in counted.iter_rows(named=True)}
+
+
+class _Rule(NamedTuple):
+    name: str
+    fails: pl.Expr
+    holds: str
+    broken: str
+
+
+def _joined(plan: pa.Table, snapshot: pa.Table) -> pl.DataFrame:
+    """Every row of either side, with the row that it goes into and the row that supersedes it."""
+    import polars as pl
+
+    planned = pl.DataFrame(plan).rename({"scope": "plan_scope"}).with_columns(is_planned=True)
+    # ids and walls only: texts stay out of the joins
+    stored = pl.DataFrame(snapshot.select(SNAPSHOT_COLUMNS[:-2])).with_columns(is_known=True)
+    both = planned.join(stored, on="memory_id", how="full", coalesce=True)
+    stays = both.select(
+        "memory_id", *_WALLS, stays=pl.col("action").is_in(["keep", "promote"]) & pl.col("is_known")
+    ).unique("memory_id", keep="any")
+    into = stays.rename({name: f"into_{name}" for name in stays.columns})
+    over = stays.rename({name: f"over_{name}" for name in stays.columns})
+    return (
+        both.join(into, left_on="into_id", right_on="into_memory_id", how="left")
+        .join(over, left_on="superseded_by", right_on="over_memory_id", how="left")
+        .with_columns(stored_scope=pl.col("scope"), scope=pl.coalesce("scope", "plan_scope"))
+    )
+
+
+def _rules(policy: Policy) -> tuple[_Rule, ...]:
+    import polars as pl
+
+    col = pl.col
+    is_merged, is_pruned = col("action") == "merge", col("action") == "prune"
+    is_removed = is_merged | is_pruned
+    return (
+        _Rule(
+            "rows",
+            col("is_known").is_null()
+            | col("is_planned").is_null()
+            | col("memory_id").is_duplicated()
+            | (col("plan_scope") != col("stored_scope"))
+            | ~col("action").is_in(["keep", "merge", "promote", "prune"]),
+            "each of {rows} memories has exactly one action",
+            "{failures} of {rows} memories have not exactly one action, or are not in the snapshot (first: {first!r})",
+        ),
+        _Rule(
+            "targets",
+            (is_merged != col("into_id").is_not_null())
+            | (is_merged & ~col("into_stays").fill_null(False))
+            | ((col("reason") == "superseded") != col("superseded_by").is_not_null())
+            | (col("superseded_by").is_not_null() & ~(is_pruned & col("over_stays").fill_null(False))),
+            "every memory that others go into stays",
+            "{failures} of {rows} memories would go into one that does not stay (first: {first!r})",
+        ),
+        _Rule(
+            "walls",
+            (is_merged & ~_same_walls_as_target(policy)) | (col("superseded_by").is_not_null() & ~_same_walls("over")),
+            "no merge crosses a scope, trust, tier, kind or session wall",
+            "{failures} of {rows} memories would cross a scope, trust, tier, kind or session wall (first: {first!r})",
+        ),
+        _Rule(
+            "pinned",
+            is_removed & (col("pinned") | col("protected")),
+            "no pinned or protected memory goes",
+            "{failures} pinned or protected of {rows} memories would go (first: {first!r})",
+        ),
+        _Rule(
+            "accounts",
+            ~_is_accounted_for(is_removed, policy),
+            "every memory that goes is counted as what it is",
+            "{failures} of {rows} memories are counted as what they are not (first: {first!r})",
+        ),
+    )
+
+
+def _same_walls_as_target(policy: Policy) -> pl.Expr:
+    """Whether a row may go into its target; where rows are promoted, it may stand in the next tier."""
+    import polars as pl
+
+    walls = _same_walls("into")
+    if policy.promotes:
+        moves_on = (pl.col("tier") == policy.promote_from) & (pl.col("into_tier") == policy.promote_to)
+        walls = walls | (_same_walls("into", but="tier") & moves_on.fill_null(False))
+    return walls & _same("session_id", "into") if policy.walls_off_sessions else walls
+
+
+def _same_walls(side: str, *, but: str = "") -> pl.Expr:
+    import polars as pl
+
+    return pl.all_horizontal(_same(name, side) for name in ("scope", "kind", "trust", "tier") if name != but)
+
+
+def _same(name: str, side: str) -> pl.Expr:
+    import polars as pl
+
+    return pl.col(name).eq_missing(pl.col(f"{side}_{name}"))
+
+
+def _is_accounted_for(is_removed: pl.Expr, policy: Policy) -> pl.Expr:
+    import polars as pl
+
+    lost, lost_strict, reason = pl.col("is_lost"), pl.col("is_lost_strict"), pl.col("reason")
+    is_due = (pl.col("expires_at") <= pl.lit(policy.as_of)).fill_null(False)
+    is_free = (reason == "copy") & (pl.col("action") == "merge") | (reason == "expired") & is_due
+    return pl.when(is_removed).then(lost_strict & (lost | is_free)).otherwise(~lost & ~lost_strict)
+
+
+def _answer(rule: _Rule, rows: int, failures: int, first: str | None) -> Check:
+    words = rule.broken if failures else rule.holds
+    return Check(rule.name, failures == 0, words.format(rows=rows, failures=failures, first=first))
+
+
+def _information(forgetful: list[tuple[str, str, tuple[str, ...]]]) -> Check:
+    if not forgetful:
+        return Check("information", True, "no fact of a merged memory is missing from the one it goes into")
+    memory_id, into_id, facts = forgetful[0]
+    return Check(
+        "information",
+        False,
+        f"{len(forgetful)} merges would lose facts (first: {memory_id!r} into {into_id!r}, {len(facts)} facts)",
+    )
+
+
+def _merges_that_forget(plan: pa.Table, snapshot: pa.Table) -> dict[str, list[tuple[str, str, tuple[str, ...]]]]:
+    """Per scope: the merges whose removed text holds facts that the text it goes into does not, by memory id."""
+    import polars as pl
+
+    is_merge = pc.equal(plan["action"], "merge")
+    planned = pl.DataFrame(plan.select(["scope", "memory_id", "into_id"]).filter(is_merge))
+    named = pa.chunked_array([planned["memory_id"].to_arrow(), planned["into_id"].to_arrow()]).unique()
+    is_named = pc.is_in(snapshot["memory_id"], value_set=named.cast(snapshot["memory_id"].type))
+    stored = pl.DataFrame(snapshot.select(["memory_id", "title", "content"]).filter(is_named))
+    texts = stored.select("memory_id", pl.col("title").fill_null(""), "content")
+    merges = (
+        planned.join(texts, on="memory_id")
+        .join(texts, left_on="into_id", right_on="memory_id", suffix="_kept")
+        # a text that goes into the very same text loses nothing
+        .filter((pl.col("title") != pl.col("title_kept")) | (pl.col("content") != pl.col("content_kept")))
+        .sort("memory_id")
+    )
+    if merges.is_empty():
+        return {}
+    return _forgetful(merges)
+
+
+def _forgetful(merges: pl.DataFrame) -> dict[str, list[tuple[str, str, tuple[str, ...]]]]:
+    from memfold.text import read_corpus
+    from memfold.verdicts import would_lose
+
+    columns = ("title", "content", "title_kept", "content_kept")
+    words = sorted({text for name in columns for text in merges[name].unique().to_list()})
+    places = {text: place for place, text in enumerate(words)}
+    corpus = read_corpus(words)
+    forgetful: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {}
+    for scope, memory_id, into_id, *texts in merges.select("scope", "memory_id", "into_id", *columns).iter_rows():
+        title, content, title_kept, content_kept = (places[text] for text in texts)
+        if facts := would_lose(corpus, [content, title], [content_kept, title_kept]):
+            forgetful.setdefault(scope, []).append((memory_id, into_id, facts))
+    return forgetful
