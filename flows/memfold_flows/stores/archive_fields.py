@@ -46,6 +46,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 TIMES = ("created_at", "updated_at", "event_time", "valid_from", "valid_to", "last_used_at", "expires_at")
 
 _MOST_LAYOUTS = 4096
+_SHORTEST_VECTOR = 16
 
 
 class FieldReader:
@@ -122,7 +123,7 @@ class FieldReader:
         held = record.get("metadata")
         keys = {key: value for key, value in (metadata_object(held) or {}).items() if key in new or key not in old}
         keys |= {k: v for k, v in new.items() if k not in beside and (k not in old or not _same(old[k], v))}
-        return {"metadata": _encode(keys) if isinstance(held, str) else keys}
+        return {"metadata": to_json(keys) if isinstance(held, str) else keys}
 
 
 def scope_of(record: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -150,7 +151,7 @@ def metadata_object(value: Any) -> dict[str, Any] | None:
             value = json.loads(value) if value else None
         except (ValueError, RecursionError):
             raise ValueError("metadata must be an object, got text that is not one in JSON") from None
-    if isinstance(value, list) and all(isinstance(pair, tuple) for pair in value):
+    if isinstance(value, list) and value and all(isinstance(pair, tuple) for pair in value):
         value = dict(value)
     if value is not None and not isinstance(value, dict):
         raise ValueError(f"metadata must be an object, got {_shown(value)}")
@@ -195,14 +196,19 @@ def _agreed(record: Mapping[str, Any], names: tuple[str, ...], read: _Reader) ->
 def _metadata_text(record: Mapping[str, Any], others: tuple[str, ...]) -> str | None:
     held = record.get("metadata")
     own = metadata_object(held)
-    beside = {name: record[name] for name in others if record[name] is not None}
+    beside = {name: record[name] for name in others if record[name] is not None and not _is_vector(record[name])}
     if not beside:
-        return None if own is None else _ascii(held) if isinstance(held, str) else _encode(own)
-    return _encode(beside | own if own else beside)
+        return None if own is None else _ascii(held) if isinstance(held, str) else to_json(own)
+    return to_json(beside | own if own else beside)
+
+
+def _is_vector(value: Any) -> bool:
+    """Whether a value is an embedding: it follows from the text, and would outweigh everything else of the memory."""
+    return isinstance(value, list) and len(value) >= _SHORTEST_VECTOR and isinstance(value[0], int | float)
 
 
 def _ascii(text: str) -> str:
-    return text if text.isascii() else _encode(json.loads(text))
+    return text if text.isascii() else to_json(json.loads(text))
 
 
 def _plain(value: Any) -> Any:
@@ -211,12 +217,12 @@ def _plain(value: Any) -> Any:
 
 
 # ASCII, so that half a surrogate pair stays what it was; Arrow could not hold it as text.
-_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=_plain).encode
+to_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=_plain).encode
 
 
 def _same(one: Any, other: Any) -> bool:
     # JSON tells 1 from true and from 1.0; Python's == does not.
-    return _encode(one) == _encode(other)
+    return to_json(one) == to_json(other)
 
 
 def _text(value: Any, name: str) -> str | None:

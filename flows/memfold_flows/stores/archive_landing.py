@@ -49,6 +49,11 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def was_written(path: Path) -> bool:
+    """Whether memfold has written this archive: then it may hold nothing, and an undo may fill it again."""
+    return Landing(path).readable_ledger().exists()
+
+
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
     """Turn the system's errors into memfold's."""
@@ -89,6 +94,7 @@ class Landing:
             try:
                 yield
             finally:
+                # Also a landing that failed half-way: its rename happened, or it did not.
                 self._settle()
         finally:
             os.close(descriptor)
@@ -112,6 +118,7 @@ class Landing:
 
     def land_ledger(self) -> None:
         """Make the next ledger the ledger; the archive stays as it is."""
+        _sync(self.next_ledger)
         os.replace(self.next_ledger, self.ledger)
         _sync(self.folder)
 
@@ -163,12 +170,12 @@ class Landing:
 
     def _settle(self) -> None:
         """Finish a landing whose rename happened; drop one whose rename did not."""
-        if self._has_landed() and self.next_ledger.exists():
-            self.land_ledger()
-        for left_over in (self._intent, self.new, self.next_ledger):
-            left_over.unlink(missing_ok=True)
-        for journal in self.folder.glob(f"{_escaped(self.next_ledger.name)}-*"):
-            journal.unlink(missing_ok=True)
+        with file_errors(self.archive):
+            if self._has_landed() and self.next_ledger.exists():
+                self.land_ledger()
+            journal = self._beside(".next.db-journal")
+            for left_over in (self._intent, self.new, journal, self.next_ledger):
+                left_over.unlink(missing_ok=True)
 
     def _write_intent(self, digest: str) -> None:
         descriptor = os.open(self._intent, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -186,13 +193,9 @@ def _take_owner_and_mode(descriptor: int, like: os.stat_result) -> None:
     os.fchmod(descriptor, like.st_mode & 0o7777)
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

@@ -21,9 +21,10 @@ import pyarrow as pa
 from memfold.errors import BadRecord, StoreError
 from memfold.memory import Memory
 from memfold_flows.stores import archive
-from memfold_flows.stores.archive import ArchiveStore, Edits, as_flag, require_archive
+from memfold_flows.stores.archive import ArchiveStore, as_flag, require_archive
 from memfold_flows.stores.archive_fields import PLACES, FieldReader
 from memfold_flows.stores.archive_landing import file_errors
+from memfold_flows.stores.archive_rows import Edits
 from memfold_flows.stores.base import StoreTraits
 
 logger = logging.getLogger(__name__)
