@@ -1,0 +1,326 @@
+"""A whole pass over a memory that the real PraisonAI wrote and reads back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memfold_flows import pipeline, settings
+from memfold_flows.receipts import Receipt, State, UndoReceipt
+from memfold_flows.runs import RunDirectory
+from memfold_flows.stores import open_store
+
+pytestmark = pytest.mark.praisonai
+
+NIGHT = datetime(2027, 1, 1, 3, 0, tzinfo=UTC)
+REMINDER = "Reminder: rotate the staging signing key before the end of the week."
+SESSION_2 = {"category": "todo", "user_id": "team-a", "session_id": "session-2"}
+
+
+class Night:
+    """The passes of one night over one memory, each in a run directory of its own."""
+
+    def __init__(self, folder: Path, home: Path) -> None:
+        self.store = open_store(f"praisonai:{folder}")
+        self._home = home
+        self._numbers = count(1)
+
+    def plan(self, **thresholds: Any) -> RunDirectory:
+        run = RunDirectory.create(self._home / f"run-{next(self._numbers)}", "night")
+        policy = settings.Settings(thresholds).policy(as_of=NIGHT, traits=self.store.traits)
+        pipeline.plan(self.store, run, policy, clock=lambda: NIGHT)
+        return run
+
+    def apply(self, run: RunDirectory) -> Receipt:
+        return pipeline.apply(self.store, run, clock=lambda: NIGHT)
+
+    def undo(self, run: RunDirectory) -> UndoReceipt:
+        return pipeline.undo(self.store, run, clock=lambda: NIGHT)
+
+
+@pytest.fixture
+def night(sample, tmp_path) -> Night:
+    return Night(sample.folder, tmp_path)
+
+
+@pytest.fixture
+def remembering(sample, tmp_path, monkeypatch) -> Iterator[Callable[[], Any]]:
+    """Opens the sample with PraisonAI's own ``Memory``; its constructor makes a folder where one works."""
+    if not os.environ.get("MEMFOLD_REQUIRE_ALL"):
+        pytest.importorskip("praisonaiagents", reason="praisonaiagents is not installed")
+    monkeypatch.setenv("PRAISONAI_TELEMETRY_DISABLED", "true")
+    workplace = tmp_path / "workplace"
+    workplace.mkdir()
+    monkeypatch.chdir(workplace)
+    from praisonaiagents.memory import Memory
+
+    config = {"provider": "sqlite"} | {
+        name: str(sample.folder / file) for name, file in (("short_db", "short_term.db"), ("long_db", "long_term.db"))
+    }
+    opened: list[Any] = []
+
+    def open_memory() -> Any:
+        opened.append(Memory(config))
+        return opened[-1]
+
+    yield open_memory
+    for memory in opened:
+        memory.close_connections()
+
+
+def test_a_copy_in_another_session_is_held_back_and_nothing_changes(sample, night):
+    """PraisonAI recalls by equality of session ids, so folding short-term 14 and 15 would hide one of them."""
+    before = {path.name: path.read_bytes() for path in sample.folder.iterdir()}
+
+    run = night.plan()
+    receipt = night.apply(run)
+
+    assert actions(run, but="kept") == {"short_term:15": ("keep", "held")}
+    assert receipt.state is State.NOTHING_TO_DO
+    assert {path.name: path.read_bytes() for path in sample.folder.iterdir()} == before
+
+
+def test_a_copy_in_the_same_session_folds_and_comes_back(sample, night, remembering):
+    """Exactly the copy goes; PraisonAI finds all the others, and an undo restores the copy under its own id."""
+    memory = remembering()
+    copy_id = memory.store_short_term(REMINDER, metadata=dict(SESSION_2), evaluator_quality=0.6)
+    before = sample.rows()
+
+    run = night.plan()
+    receipt = night.apply(run)
+
+    assert copy_id == "25"
+    assert receipt.state is State.CONSOLIDATED
+    assert sample.rows() == {
+        "short_term": [row for row in before["short_term"] if row[0] != 25],
+        "long_term": before["long_term"],
+    }
+    assert listed(remembering()) == {f"{tier}:{row[0]}" for tier in before for row in before[tier]} - {"short_term:25"}
+    assert found_in_sessions(remembering()) == {"14": "session-2", "15": "session-3"}
+
+    assert night.undo(run).report.restored == 1
+    assert sample.rows() == before
+    assert found_in_sessions(remembering()) == {"14": "session-2", "15": "session-3", "25": "session-2"}
+
+
+def test_metadata_of_the_copy_is_added_and_the_text_and_time_of_the_survivor_stay(sample, night, remembering):
+    """What the survivor says wins; what it does not say is taken over, and reverted by an undo."""
+    remembering().store_short_term(
+        REMINDER, metadata={**SESSION_2, "category": "note", "due": "Friday", "quality": 0.5}
+    )
+    before = sample.rows()
+
+    run = night.plan()
+    receipt = night.apply(run)
+
+    survivor = before["short_term"][13]
+    assert sample.rows()["short_term"][13] == (
+        14,
+        survivor[1],
+        '{"category": "todo", "user_id": "team-a", "session_id": "session-2", "quality": 0.6, "due": "Friday"}',
+        survivor[3],
+    )
+    assert [(each.memory_id, each.why) for each in receipt.metadata_conflicts] == [
+        ("short_term:14", "keeps its own category, quality")
+    ]
+    night.undo(run)
+    assert sample.rows() == before
+
+
+def test_an_id_that_both_tiers_have_names_one_row_only(sample, night, remembering):
+    """Short-term 25 and long-term 25 are two memories; folding the one leaves the other."""
+    remembering().store_short_term(REMINDER, metadata=dict(SESSION_2), evaluator_quality=0.6)
+
+    night.apply(night.plan())
+
+    assert "short_term:25" not in listed(remembering())
+    assert "long_term:25" in listed(remembering())
+
+
+def test_what_another_process_writes_between_plan_and_apply_survives(sample, night, remembering):
+    """A copy that changed is no longer the copy that was judged; a new memory was never in the plan."""
+    memory = remembering()
+    memory.store_short_term(REMINDER, metadata=dict(SESSION_2), evaluator_quality=0.6)
+    memory.store_short_term(REMINDER, metadata=dict(SESSION_2), evaluator_quality=0.6)
+    run = night.plan()
+    in_another_process(
+        "import sqlite3, sys\n"
+        "con = sqlite3.connect(sys.argv[1])\n"
+        "con.execute(\"update short_term_memory set content = 'Rotate the signing key on Monday.' where id = 25\")\n"
+        "con.execute(\"insert into short_term_memory (content, metadata) values ('The key was rotated.', '{}')\")\n"
+        "con.commit()",
+        sample.folder / "short_term.db",
+    )
+
+    receipt = night.apply(run)
+
+    assert receipt.state is State.PARTLY_APPLIED
+    assert [(each.memory_id, each.why) for each in receipt.drifted] == [
+        ("short_term:25", "was changed since the snapshot")
+    ]
+    assert [(row[0], row[1]) for row in sample.rows()["short_term"] if row[0] > 24] == [
+        (25, "Rotate the signing key on Monday."),
+        (27, "The key was rotated."),
+    ]
+
+
+def test_a_survivor_that_is_gone_holds_back_its_whole_cluster(sample, night, remembering):
+    """Removing the copy then would remove the last one."""
+    memory = remembering()
+    memory.store_short_term(REMINDER, metadata=dict(SESSION_2), evaluator_quality=0.6)
+    run = night.plan()
+    memory.delete_short_term("14")
+
+    receipt = night.apply(run)
+
+    assert receipt.state is State.PARTLY_APPLIED
+    assert found_in_sessions(remembering()) == {"15": "session-3", "25": "session-2"}
+
+
+def test_repeated_turns_fold_within_their_tier_and_session_only(sample, night, remembering):
+    """An agent writes each turn to both tiers on purpose; those twins stay, the same turn said again goes."""
+    memory = remembering()
+    turn = "User: Which region do we fail over to?\nAssistant: We fail over from eu-west to eu-north."
+    for session in ("session-1", "session-9"):
+        for store in (memory.store_short_term, memory.store_long_term):
+            store(turn, metadata={"agent_id": "another agent", "user_id": "team-a", "session_id": session})
+
+    run = night.plan()
+    night.apply(run)
+
+    assert {name for name in listed(remembering()) if text_of(sample, name) == turn} == {
+        "short_term:24",
+        "long_term:39",
+        "short_term:26",
+        "long_term:41",
+    }
+
+
+def test_turns_that_differ_in_a_word_stay(sample, night, remembering):
+    """A transcript is not reworded: what was said is said."""
+    remembering().store_short_term(
+        "User: Which region do we fail over to?\nAssistant: We fail over from eu-west to the eu-north.",
+        metadata={"user_id": "team-a", "session_id": "session-1"},
+    )
+
+    assert night.apply(night.plan()).state is State.NOTHING_TO_DO
+
+
+def test_rows_that_break_praisonai_are_not_touched_by_a_pass(sample, night):
+    """They stay byte for byte, and the other memories are consolidated all the same."""
+    sample.insert("short_term", REMINDER, SESSION_2)
+    sample.insert("short_term", REMINDER, '{"user_id": "team-a", "session_id": "session-2"')
+    sample.insert("short_term", REMINDER.encode(), SESSION_2)
+    before = sample.rows()
+
+    run = night.plan()
+    night.apply(run)
+
+    assert sample.rows()["short_term"] == [row for row in before["short_term"] if row[0] != 25]
+    assert actions(run, but="held")["short_term:26"] == ("keep", "kept")
+
+
+def test_a_promoted_memory_comes_back_to_its_tier_by_undo(sample, night, remembering):
+    """It keeps its metadata and time in long term; turns keep their place, since both tiers have them by design."""
+    before = sample.rows()
+
+    run = night.plan(promote_min_age_days=30)
+    receipt = night.apply(run)
+
+    moved = [row for row in before["short_term"] if row[1].startswith("Vault token")]
+    assert [row[1:] for row in sample.rows()["long_term"] if row[1].startswith("Vault token")] == [moved[0][1:]]
+    assert [row[0] for row in sample.rows()["short_term"]] == [23, 24]
+    assert len(receipt.new_ids) == 22
+    assert len(listed(remembering())) == 63
+
+    night.undo(run)
+    assert sample.rows() == before
+
+
+APPLY = """
+import os, signal, sys, threading
+from datetime import UTC, datetime
+from pathlib import Path
+from memfold_flows import pipeline
+from memfold_flows.runs import RunDirectory
+from memfold_flows.stores import open_store
+
+folder, run, moment = Path(sys.argv[1]), RunDirectory.open(Path(sys.argv[2])), sys.argv[3]
+files = {name: (folder / name).read_bytes() for name in ("long_term.db", "short_term.db")}
+
+def watch():
+    while (folder / moment).read_bytes() == files[moment]:
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+threading.Thread(target=watch, daemon=True).start()
+pipeline.apply(open_store(f"praisonai:{folder}"), run, clock=lambda: datetime(2027, 1, 1, 3, 0, tzinfo=UTC))
+"""
+
+
+@pytest.mark.parametrize("moment", ["long_term.db", "short_term.db"])
+def test_a_pass_that_is_killed_in_its_commit_is_wholly_undone_and_can_go_on(sample, night, remembering, moment):
+    """The rows of both files and the record of them land together, so the same apply can simply be called again."""
+    memory = remembering()
+    for _ in range(8):
+        memory.store_short_term(REMINDER, metadata=dict(SESSION_2), evaluator_quality=0.6)
+        memory.store_long_term("Terraform state lives in the infra-state bucket, one key per environment.", metadata={
+            "user_id": "team-a", "session_id": "session-3"
+        })  # fmt: skip
+    before = sample.rows()
+    run = night.plan()
+    new = {
+        "short_term": [row for row in before["short_term"] if row[0] < 25],
+        "long_term": [row for row in before["long_term"] if row[0] < 40],
+    }
+
+    died = in_another_process(APPLY, sample.folder, run.path, moment)
+    listed(remembering())
+
+    assert died in (-signal.SIGKILL, 0)
+    assert sample.rows() in (before, new)
+    night.apply(run)
+    assert sample.rows() == new
+    night.undo(run)
+    assert sample.rows() == before
+
+
+def actions(run: RunDirectory, *, but: str) -> dict[str, tuple[str, str]]:
+    """Action and reason of each memory, but for those with one reason."""
+    plan = run.read("plan").to_pylist()
+    return {row["memory_id"]: (row["action"], row["reason"]) for row in plan if row["reason"] != but}
+
+
+def listed(memory: Any) -> set[str]:
+    """What PraisonAI lists, by typed id."""
+    return {f"{each['type']}:{each['id']}" for each in memory.get_all_memories()}
+
+
+def found_in_sessions(memory: Any) -> dict[str, str]:
+    """The short-term reminders that PraisonAI's search finds for each session, as id -> session."""
+    return {
+        found["id"]: session
+        for session in ("session-1", "session-2", "session-3")
+        for found in memory.search_short_term(
+            "rotate the staging signing key", limit=50, user_id="team-a", metadata_filter={"session_id": session}
+        )
+        if found["text"] == REMINDER
+    }
+
+
+def text_of(files: Any, memory_id: str) -> str:
+    tier, _, row_id = memory_id.partition(":")
+    return files.execute(tier, f"select content from {tier}_memory where id = ?", int(row_id))[0][0]
+
+
+def in_another_process(code: str, *arguments: object) -> int:
+    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], check=False).returncode
