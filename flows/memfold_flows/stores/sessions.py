@@ -1,0 +1,56 @@
+"""The write transactions of one run over one store: the lease, the numbers, the longest hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from memfold_flows.stores.base import MemoryStore, Transaction
+
+Clock = Callable[[], datetime]
+
+#: Longer than any transaction should take, and short enough that a crash does not keep the next pass waiting.
+LEASE = timedelta(minutes=2)
+
+
+class Session:
+    """A sequence of write transactions by one holder, which no other memfold comes between.
+
+    The lease is taken in the first transaction and renewed in each, so it costs none of its own. It is given back in
+    the last one; after a crash it runs out, and the same holder may go on at once.
+    """
+
+    def __init__(self, store: MemoryStore, holder: str, *, clock: Clock, monotonic: Callable[[], float]) -> None:
+        self._store = store
+        self._holder = holder
+        self._clock = clock
+        self._monotonic = monotonic
+        self._fence: int | None = None
+        self.transactions = 0
+        self.longest_hold_seconds = 0.0
+
+    @contextmanager
+    def transaction(self, *, is_last: bool) -> Iterator[tuple[Transaction, datetime]]:
+        """One transaction, and the time that it goes by.
+
+        Raises:
+            Transient: another memfold is at work on this store, or agents keep it locked.
+            StoreError: another memfold took over since the transaction before.
+        """
+        with self._store.transaction() as transaction:
+            began = self._monotonic()
+            now = self._clock()
+            fence = self._hold(transaction, now)
+            yield transaction, now
+            if is_last:
+                transaction.ledger.release_lease(self._holder, fence)
+        self._fence = fence
+        self.transactions += 1
+        self.longest_hold_seconds = max(self.longest_hold_seconds, self._monotonic() - began)
+
+    def _hold(self, transaction: Transaction, now: datetime) -> int:
+        if self._fence is None:
+            return transaction.ledger.take_lease(self._holder, now, now + LEASE)
+        transaction.ledger.renew_lease(self._holder, self._fence, now + LEASE)
+        return self._fence

@@ -1,0 +1,429 @@
+"""memfold's own table, ``memories``, in a SQLite file: the embedded default, made by ``memfold init``.
+
+| column | type | what it holds |
+|---|---|---|
+| memory_id | text, primary key | an opaque id; case, Unicode form, slashes and quotes are kept |
+| scope | text, '' by default | whose memory it is; memories of two scopes never meet |
+| kind, title | text or null | what sort of memory it is; a heading |
+| content | text | the memory itself |
+| tags, sessions, links | text, '[]' by default | JSON arrays of strings |
+| tier | text or null | ``short_term``, ``long_term`` or a name of your own |
+| session_id | text or null | the session that recalls it; null: every session |
+| trust | text or null | who vouches for it; memories of two trusts never meet |
+| pinned, protected | 0 or 1, 0 by default | 1: never removed |
+| importance, confidence | real or null | null means unknown, which is not low |
+| use_count | integer or null | how often it was recalled |
+| created_at, updated_at, event_time, valid_from, valid_to, last_used_at, expires_at | integer or null | whole microseconds since 1970, UTC |
+| metadata | text or null | your own fields as JSON, kept verbatim |
+
+Times are integers because they are then exact, ordered and free of time zones; ``datetime(created_at / 1000000,
+'unixepoch')`` shows one. Columns that you add are left alone and come back with an undo. memfold's own bookkeeping
+stands beside it, in tables prefixed ``memfold_``.
+"""  # noqa: E501  (rows of a table)
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from memfold.errors import BadRecord, BadUsage, StoreError
+from memfold.frames import SNAPSHOT, WORDS
+from memfold.memory import Memory, from_microseconds, microseconds
+from memfold_flows.stores import urls
+from memfold_flows.stores.base import StoredRow, StoreTraits, Update
+from memfold_flows.stores.batches import TIME_COLUMNS, snapshot_batch
+from memfold_flows.stores.bookkeeping import Bookkeeping
+from memfold_flows.stores.connections import (
+    connect_creating,
+    connect_reading,
+    connect_writing,
+    require_database,
+    sqlite_errors,
+)
+
+OPTIONS: dict[str, str] = {}
+
+COLUMNS = tuple(name for name in SNAPSHOT.names if name != "row_digest")
+LIST_COLUMNS = tuple(field.name for field in SNAPSHOT if field.type == WORDS)
+FLAG_COLUMNS = ("pinned", "protected")
+
+TRAITS = StoreTraits(
+    places=frozenset(
+        {
+            "tags",
+            "session_id",
+            "sessions",
+            "importance",
+            "confidence",
+            "use_count",
+            "created_at",
+            "updated_at",
+            "last_used_at",
+            "expires_at",
+            "links",
+            "metadata",
+        }
+    ),
+    session_recall="null_is_all",
+    promotes=True,
+)
+
+# Without a rowid the table itself stands in the order of its ids, which is the order of every snapshot.
+_TABLE = """
+create table memories (
+    memory_id text primary key check (memory_id <> ''),
+    scope text not null default '',
+    kind text,
+    title text,
+    content text not null,
+    tags text not null default '[]',
+    tier text,
+    session_id text,
+    sessions text not null default '[]',
+    trust text,
+    pinned integer not null default 0 check (pinned in (0, 1)),
+    protected integer not null default 0 check (protected in (0, 1)),
+    importance real,
+    confidence real,
+    use_count integer,
+    created_at integer,
+    updated_at integer,
+    event_time integer,
+    valid_from integer,
+    valid_to integer,
+    last_used_at integer,
+    expires_at integer,
+    links text not null default '[]',
+    metadata text
+) strict, without rowid
+"""
+_SCOPE_INDEX = "create index memories_by_scope on memories (scope, memory_id)"
+
+_PAGE_ROWS = 20_000
+# SQLite's own bound on parameters is 32,766 (3.32 and later).
+_MAX_SCOPES = 30_000
+_IDS_PER_QUERY = 1_000
+
+
+def open_store(path: str, options: Mapping[str, Any]) -> SqliteStore:
+    """Open the store in this file; see ``SqliteStore``."""
+    return SqliteStore(urls.local_path(path))
+
+
+def init(path: Path) -> bool:
+    """Make an empty ``memories`` table, and the file where it is missing; False where the table is there already.
+
+    Raises:
+        StoreError: the path holds something else, or a ``memories`` table of another make.
+    """
+    if path.exists():
+        require_database(path)
+    with sqlite_errors(path, "init"), closing(connect_creating(path)) as connection:
+        if _table_columns(connection):
+            _require_columns(connection, path)
+            return False
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("begin immediate")
+        connection.execute(_TABLE)
+        connection.execute(_SCOPE_INDEX)
+        connection.execute("commit")
+    return True
+
+
+class SqliteStore:
+    """The memories of one SQLite file.
+
+    A snapshot of a database in WAL mode is one read transaction; in another journal mode it is a sequence of short
+    reads, so that agents can write in between.
+
+    Raises:
+        StoreError: no such file, a file of another kind, no ``memories`` table, or a column missing.
+    """
+
+    traits = TRAITS
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.url = urls.format_url("sqlite", path)
+        self._writer: sqlite3.Connection | None = None
+        with self._reading("opening the store") as connection:
+            _require_columns(connection, path)
+
+    def snapshot(self, scopes: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
+        with self._reading("the snapshot") as connection:
+            if connection.execute("pragma main.journal_mode").fetchone() == ("wal",):
+                connection.execute("begin")
+            for page in _pages(connection, None if scopes is None else sorted(scopes)):
+                yield _batch(page)
+
+    @contextmanager
+    def ledger(self) -> Iterator[Bookkeeping]:
+        with self._reading("reading the ledger") as connection:
+            yield Bookkeeping(connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[SqliteTransaction]:
+        require_database(self.path)
+        with sqlite_errors(self.path, "this transaction"):
+            connection = self._writer = self._writer or connect_writing(self.path)
+            connection.execute("begin immediate")
+            try:
+                _require_columns(connection, self.path)
+                ledger = Bookkeeping(connection)
+                ledger.prepare()
+                yield SqliteTransaction(connection, ledger)
+                connection.execute("commit")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    @contextmanager
+    def _reading(self, doing: str) -> Iterator[sqlite3.Connection]:
+        require_database(self.path)
+        with sqlite_errors(self.path, doing), closing(connect_reading(self.path)) as connection:
+            yield connection
+
+
+class SqliteTransaction:
+    """One write transaction over ``memories`` and the ledger beside it."""
+
+    def __init__(self, connection: sqlite3.Connection, ledger: Bookkeeping) -> None:
+        self.ledger = ledger
+        self._connection = connection
+        self._columns = _table_columns(connection)
+
+    def read(self, ids: Collection[str]) -> dict[str, StoredRow]:
+        rows: dict[str, StoredRow] = {}
+        names = ", ".join(map(_quoted, self._columns))
+        for some in _chunks(sorted(ids), _IDS_PER_QUERY):
+            marks = ", ".join("?" * len(some))
+            query = f"select {names} from memories where memory_id in ({marks})"
+            for row in self._connection.execute(query, some):
+                values = dict(zip(self._columns, row, strict=True))
+                rows[values["memory_id"]] = StoredRow(_memory(values), _encode_raw(values))
+        return rows
+
+    def count(self, scope: str) -> int:
+        counted = self._connection.execute("select count(*) from memories where scope = ?", (scope,)).fetchone()
+        return int(counted[0])
+
+    def delete(self, ids: Collection[str]) -> None:
+        self._write_each("delete from memories where memory_id = ?", [(memory_id,) for memory_id in sorted(ids)])
+
+    def update(self, updates: Sequence[Update]) -> None:
+        by_fields: defaultdict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
+        for update in updates:
+            if cells := _changed_cells(update):
+                by_fields[tuple(cells)].append((*cells.values(), update.after.memory_id))
+        for fields, rows in sorted(by_fields.items(), key=lambda item: item[0]):
+            assignments = ", ".join(f"{name} = ?" for name in fields)
+            self._write_each(f"update memories set {assignments} where memory_id = ?", rows)
+
+    def promote(self, rows: Mapping[str, StoredRow], tier: str) -> dict[str, str]:
+        self._write_each(
+            "update memories set tier = ? where memory_id = ?", [(tier, memory_id) for memory_id in sorted(rows)]
+        )
+        return {memory_id: memory_id for memory_id in rows}
+
+    def restore(self, raws: Mapping[str, bytes]) -> set[str]:
+        taken = set(self.read(raws))
+        by_columns: defaultdict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
+        for memory_id in sorted(set(raws) - taken):
+            values = _decode_raw(raws[memory_id])
+            if missing := set(values) - set(self._columns):
+                raise StoreError(
+                    f"memory {memory_id!r} cannot be restored: the table has lost its column {min(missing)!r}; "
+                    "this transaction changed nothing. Add the column and undo again."
+                )
+            by_columns[tuple(values)].append(tuple(values.values()))
+        for columns, rows in by_columns.items():
+            names, marks = ", ".join(map(_quoted, columns)), ", ".join("?" * len(columns))
+            self._write_each(f"insert into memories ({names}) values ({marks})", rows)
+        return taken
+
+    def _write_each(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        if rows and (written := self._connection.executemany(statement, rows).rowcount) != len(rows):
+            raise StoreError(
+                f"{written} rows were written where {len(rows)} were meant ({statement.partition(' ')[0]}); "
+                "this transaction changed nothing"
+            )
+
+
+def _require_columns(connection: sqlite3.Connection, path: Path) -> None:
+    columns = _table_columns(connection)
+    if not columns:
+        raise StoreError(
+            f"{path} has no table memories; nothing was read or created. "
+            "Check the path, or run `memfold init` to start an empty store there."
+        )
+    if missing := [name for name in COLUMNS if name not in columns]:
+        raise StoreError(
+            f"table memories of {path} lacks the columns {', '.join(missing)}; nothing was read or written"
+        )
+
+
+def _table_columns(connection: sqlite3.Connection) -> list[str]:
+    return [row[1] for row in connection.execute("pragma main.table_info('memories')")]
+
+
+def _pages(connection: sqlite3.Connection, scopes: Sequence[str] | None) -> Iterator[list[tuple[Any, ...]]]:
+    if scopes is not None and len(scopes) > _MAX_SCOPES:
+        raise BadUsage(f"{len(scopes)} scopes were named; name {_MAX_SCOPES} at most, or none for all")
+    # The + keeps SQLite from gathering several scopes by index and sorting them anew for each page.
+    column = "scope" if scopes is not None and len(scopes) == 1 else "+scope"
+    where = "" if scopes is None else f"and {column} in ({', '.join('?' * len(scopes))})"
+    query = "select {columns} from memories where {bound} {where} order by memory_id limit ?"
+    parts = {"columns": ", ".join(COLUMNS), "where": where}
+    # The first page has no lower bound: what a foreign table holds in place of an id is to be seen, not passed over.
+    bound: tuple[Any, ...] = ()
+    while True:
+        try:
+            page = connection.execute(
+                query.format(bound="memory_id > ?" if bound else "true", **parts),
+                (*bound, *(scopes or ()), _PAGE_ROWS),
+            ).fetchall()
+        except sqlite3.OperationalError as error:
+            if "decode" in str(error):
+                raise _undecodable(connection) from None
+            raise
+        if page:
+            yield page
+        if len(page) < _PAGE_ROWS:
+            return
+        bound = (page[-1][0],)
+
+
+def _undecodable(connection: sqlite3.Connection) -> BadRecord:
+    # SQLite's own message would quote the memory.
+    connection.text_factory = bytes
+    for row in connection.execute(f"select {', '.join(COLUMNS)} from memories order by memory_id"):
+        for name, value in zip(COLUMNS, row, strict=True):
+            try:
+                if isinstance(value, bytes):
+                    value.decode()
+            except UnicodeDecodeError:
+                return BadRecord(f"memory {row[0]!r}: {name} is not UTF-8; nothing was planned. Correct that record.")
+    return BadRecord("a memory that is not UTF-8 came and went while it was read; nothing was planned. Plan again.")
+
+
+def _batch(page: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns: dict[str, Sequence[Any]] = dict(zip(COLUMNS, zip(*page, strict=True), strict=True))
+    ids = columns["memory_id"]
+    for name in LIST_COLUMNS:
+        columns[name] = _each(_words, columns[name], ids, name)
+    for name in FLAG_COLUMNS:
+        columns[name] = _each(_flag, columns[name], ids, name)
+    return snapshot_batch(columns)
+
+
+def _each(read: Any, values: Sequence[Any], ids: Sequence[Any], name: str) -> list[Any]:
+    try:
+        return [read(value) for value in values]
+    except ValueError:
+        for memory_id, value in zip(ids, values, strict=True):
+            _read_cell(read, value, memory_id, name)
+        raise
+
+
+def _read_cell(read: Any, value: Any, memory_id: Any, name: str) -> Any:
+    try:
+        return read(value)
+    except ValueError as error:
+        raise BadRecord(
+            f"memory {memory_id!r}: {name} is not {error}; nothing was written. Correct that record."
+        ) from None
+
+
+@lru_cache(maxsize=4096)
+def _words(text: Any) -> tuple[str, ...]:
+    if text == "[]":
+        return ()
+    try:
+        words = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        words = None
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ValueError("a JSON array of strings")
+    return tuple(words)
+
+
+def _flag(value: Any) -> bool:
+    if value not in (0, 1):
+        raise ValueError("0 or 1")
+    return bool(value)
+
+
+def _memory(values: Mapping[str, Any]) -> Memory:
+    memory_id = values["memory_id"]
+    fields = {name: values[name] for name in COLUMNS}
+    for name in LIST_COLUMNS:
+        fields[name] = _read_cell(_words, fields[name], memory_id, name)
+    for name in FLAG_COLUMNS:
+        fields[name] = _read_cell(_flag, fields[name], memory_id, name)
+    for name in TIME_COLUMNS:
+        fields[name] = _read_cell(_time, fields[name], memory_id, name)
+    return Memory(**fields)
+
+
+def _time(value: Any) -> Any:
+    try:
+        return from_microseconds(value)
+    except (TypeError, OverflowError):
+        raise ValueError("a time in whole microseconds between the years 1 and 9999") from None
+
+
+def _changed_cells(update: Update) -> dict[str, Any]:
+    changed = [name for name in COLUMNS if getattr(update.before, name) != getattr(update.after, name)]
+    cells = {name: _cell(update.after, name) for name in changed}
+    if update.raw is not None:
+        # Back to the spelling of before: people write JSON with other spaces than memfold.
+        values = _decode_raw(update.raw)
+        earlier = _memory(values)
+        cells |= {name: values[name] for name in changed if getattr(earlier, name) == getattr(update.after, name)}
+    return cells
+
+
+def _cell(memory: Memory, name: str) -> Any:
+    value = getattr(memory, name)
+    if name in LIST_COLUMNS:
+        return json.dumps(value, ensure_ascii=False)
+    if name in FLAG_COLUMNS:
+        return int(value)
+    return microseconds(value) if name in TIME_COLUMNS else value
+
+
+def _encode_raw(values: Mapping[str, Any]) -> bytes:
+    # Columns that people add may hold bytes; JSON has none.
+    return json.dumps(
+        values, ensure_ascii=False, default=lambda blob: {"base64": base64.b64encode(blob).decode()}
+    ).encode()
+
+
+def _decode_raw(raw: bytes) -> dict[str, Any]:
+    return {
+        name: base64.b64decode(value["base64"]) if isinstance(value, dict) else value
+        for name, value in json.loads(raw).items()
+    }
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _chunks(ids: list[str], size: int) -> Iterator[list[str]]:
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]
