@@ -17,8 +17,8 @@ from typing import Any
 import typer
 
 from memfold.errors import BadUsage
-from memfold_flows import pipeline, settings, stores
-from memfold_flows.receipts import ExitCode, PlanReport, read_tally
+from memfold_flows import pipeline, settings, steps, stores
+from memfold_flows.receipts import ExitCode, PlanReport
 from memfold_flows.runs import RunDirectory, find_run, known_runs, new_run_id, runs_folder
 from memfold_flows.stores import urls
 from memfold_flows.stores.base import MemoryStore
@@ -67,7 +67,7 @@ def show(reference: str, *, store: str | None, as_json: bool) -> None:
     """Show a run: its plan, and what was written of it."""
     run = _find(reference, store=store)
     receipt, undone = run.read_json("receipt.json"), run.read_json("undo.json")
-    report = _read_report(run)
+    report = steps.read_report(run, store=run.manifest.store)
     if as_json:
         _print_json({"plan": report.as_json(), "receipt": receipt, "undo": undone})
         return
@@ -101,7 +101,7 @@ def apply(
     """Write exactly the plan of a run."""
     run = _find(reference, store=store, must_be_sure=yes)
     with _opened(run.manifest.store, _target(run.manifest.store, out=out, in_place=in_place)) as opened:
-        report = _read_report(run)
+        report = steps.read_report(run, store=run.manifest.store)
         if report.writable and not yes:
             if not as_json:
                 _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
@@ -269,14 +269,6 @@ def _find(reference: str, *, store: str | None, must_be_sure: bool = False) -> R
         with _opened(store, {}) as opened:
             store = opened.url
     return find_run(reference, _runs_folder(), store=store, must_be_sure=must_be_sure)
-
-
-def _read_report(run: RunDirectory) -> PlanReport:
-    manifest = run.manifest
-    scopes = read_tally(run.read("tally"))
-    return PlanReport(
-        run_id=run.run_id, run_dir=str(run.path), store=manifest.store, as_of=manifest.as_of, scopes=scopes
-    )
 
 
 def _newest_applied(run: RunDirectory) -> str:

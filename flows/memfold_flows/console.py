@@ -7,7 +7,9 @@ terminal.
 from __future__ import annotations
 
 import difflib
+import math
 import re
+import shlex
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -17,7 +19,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from memfold_flows.receipts import PlanReport, Receipt, ScopeTally, State, UndoReceipt
+from memfold_flows.receipts import LossLimit, PlanReport, Receipt, ScopeTally, State, UndoReceipt
 from memfold_flows.runs import RunDirectory
 from memfold_flows.stores.base import Drift
 from memfold_flows.views import RunView, Section, Shown, ShownCluster, ShownPair
@@ -113,9 +115,8 @@ def _console() -> Console:
 
 
 def _print_heading(console: Console, report: PlanReport) -> None:
-    console.print(
-        Text(f"plan {report.run_id}  {_visible(report.store)}  as of {report.as_of:%Y-%m-%d %H:%M} UTC", "dim")
-    )
+    line = f"plan {report.run_id}  {_visible(report.store)}  as of {report.as_of:%Y-%m-%d %H:%M} UTC"
+    console.print(Text(line, "dim"), soft_wrap=True)
 
 
 def _print_verdict(console: Console, report: PlanReport) -> None:
@@ -127,13 +128,14 @@ def _print_verdict(console: Console, report: PlanReport) -> None:
         "refused": "bold red",
     }
     line = Text(report.verdict.upper(), styles[report.verdict])
-    line.append(
-        f"  {_count(totals.entries_before, 'memory', 'memories')} -> {totals.entries_after}: "
-        f"{totals.merged} merge, {totals.pruned} leave, {totals.promoted} move up, {totals.held} held, "
-        f"{totals.waits} wait; loss {_percent(totals.loss_fraction)}, "
-        f"strict {_percent(totals.loss_fraction_strict)}",
-        "not bold",
-    )
+    counts = [
+        _count(totals.merged, "merges", "merge"),
+        _count(totals.pruned, "leaves", "leave"),
+        *([_count(totals.promoted, "moves up", "move up")] if totals.promoted else []),
+        *([f"{totals.held} held"] if totals.held else []),
+        *([_count(totals.waits, "waits", "wait")] if totals.waits else []),
+    ]
+    line.append(f"  {_count(totals.entries_before, 'memory', 'memories')}: {', '.join(counts)}", "not bold")
     console.print(line)
     for scope in report.refused:
         _print_refusal(console, scope)
@@ -141,32 +143,28 @@ def _print_verdict(console: Console, report: PlanReport) -> None:
 
 def _print_refusal(console: Console, scope: ScopeTally) -> None:
     console.print(Text(f"refused: {scope_name(scope.scope)}", "red"), soft_wrap=True)
-    for why in scope.refused:
-        console.print(Padding(Text(_visible(why)), (0, 0, 0, 2)))
-    console.print(
-        Padding(
-            Text(
-                f"it would lose {scope.lost} of {scope.entries_before} memories ({_percent(scope.loss_fraction)}; "
-                f"{scope.lost_strict} or {_percent(scope.loss_fraction_strict)} if copies and expired ones counted)"
-            ),
-            (0, 0, 0, 2),
-        )
+    figures = (
+        f"loss {_percent(scope.loss_fraction)} ({scope.lost} of {scope.entries_before}); "
+        f"with copies and expired ones {_percent(scope.loss_fraction_strict)} ({scope.lost_strict})"
     )
+    for line in (*scope.refused, figures):
+        console.print(Padding(Text(_visible(line)), (0, 0, 0, 2), expand=False))
 
 
 def _print_scopes(console: Console, scopes: Sequence[ScopeTally]) -> None:
+    optional = {"leave": "pruned", "move up": "promoted", "held": "held", "wait": "waits"}
+    columns = {"before": "entries_before", "after": "entries_after", "merge": "merged"}
+    columns |= {title: name for title, name in optional.items() if any(getattr(scope, name) for scope in scopes)}
     shown = Table(box=None, pad_edge=False, header_style="dim")
-    shown.add_column("scope", overflow="fold", max_width=40)
-    for column in ("before", "after", "merge", "leave", "move up", "held", "wait", "loss", "strict"):
-        shown.add_column(column, justify="right", no_wrap=True)
-    shown.add_column("gate")
-    largest = sorted(scopes, key=lambda scope: (scope.accepted, -scope.changes, -scope.held, scope.scope))
-    for scope in largest[:_SCOPES_SHOWN]:
-        counts = (scope.entries_before, scope.entries_after, scope.merged, scope.pruned, scope.promoted, scope.held)
+    shown.add_column("scope", overflow="fold", min_width=16, max_width=40)
+    for title in (*columns, "loss", "strict"):
+        shown.add_column(title, justify="right", no_wrap=True)
+    shown.add_column("gate", no_wrap=True)
+    in_order = sorted(scopes, key=lambda scope: (scope.accepted, -scope.changes, -scope.held, scope.scope))
+    for scope in in_order[:_SCOPES_SHOWN]:
         shown.add_row(
             Text(scope_name(scope.scope)),
-            *(str(count) for count in counts),
-            str(scope.waits),
+            *(str(getattr(scope, name)) for name in columns.values()),
             _percent(scope.loss_fraction),
             _percent(scope.loss_fraction_strict),
             Text("ok", "green") if scope.accepted else Text("refused", "red"),
@@ -181,30 +179,33 @@ def _print_clusters(console: Console, clusters: Section[ShownCluster]) -> None:
     _print_title(console, "fold into one", clusters)
     for cluster in clusters.items:
         survivor = cluster.survivor
-        console.print(_line("= ", "bold", survivor, _text(survivor)))
+        lines = [_line("=", "bold", survivor, _text(survivor))]
         for member in cluster.members:
-            why = ": ".join(part for part in (member.reason, member.detail) if part)
-            console.print(_line("- ", "red", member, _marked(console, member.text, survivor.text, "red"), why))
+            lines.append(_line("-", "red", member, _marked(console, member.text, survivor.text, "red"), _why(member)))
+        console.print(_grid(lines))
         if cluster.folded > len(cluster.members):
             console.print(Text(f"  and {cluster.folded - len(cluster.members)} more like it", "dim"))
 
 
 def _print_rows(console: Console, title: str, rows: Section[Shown]) -> None:
     _print_title(console, title, rows)
-    for row in rows.items:
-        why = ": ".join(part for part in (row.reason, row.detail) if part)
-        console.print(_line("· ", "", row, _text(row), why))
+    console.print(_grid([_line("·", "", row, _text(row), _why(row)) for row in rows.items]))
 
 
 def _print_pairs(console: Console, title: str, pairs: Section[ShownPair]) -> None:
     _print_title(console, title, pairs)
     for pair in pairs.items:
-        console.print(_line("~ ", "yellow", pair.left, _marked(console, pair.left.text, pair.right.text, "yellow")))
-        console.print(_line("~ ", "yellow", pair.right, _marked(console, pair.right.text, pair.left.text, "yellow")))
         newer = {"left": pair.left.memory_id, "right": pair.right.memory_id}.get(pair.newer or "")
-        is_older_replaced = pair.verdict in ("conflict", "supersedes") and newer is not None
-        side = f"; newer: {_visible(newer or '')}" if is_older_replaced else ""
-        console.print(Padding(Text(f"{pair.verdict}: {_visible(pair.why)}{side}", "dim"), (0, 0, 0, 4)))
+        has_newer = newer is not None and pair.verdict in ("conflict", "supersedes")
+        why = f"{pair.verdict}: {pair.why}" + (f"; newer: {newer}" if has_newer else "")
+        console.print(
+            _grid(
+                [
+                    _line("~", "yellow", pair.left, _marked(console, pair.left.text, pair.right.text, "yellow")),
+                    _line("~", "yellow", pair.right, _marked(console, pair.right.text, pair.left.text, "yellow"), why),
+                ]
+            )
+        )
 
 
 def _print_drifts(console: Console, title: str, drifts: Sequence[Drift]) -> None:
@@ -235,30 +236,32 @@ def _after_plan(run: RunDirectory, report: PlanReport, *, archive: bool) -> list
     if report.writable:
         target = " --in-place" if archive else ""
         lines.append((f"memfold apply {run.run_id}{target}", "write exactly this plan"))
-    if report.refused:
-        largest = max(scope.loss_fraction for scope in report.refused)
-        lines.append(("memfold plan ... --on-excess fit", "stop at the limit; the rest waits for the next pass"))
-        lines.append(
-            (f"memfold plan ... --max-loss-fraction {_round_up(largest)}", "allow this loss, once you have looked")
-        )
+    lines += _ways_on("plan", report.store, report.limit, report.refused)
     lines.append((f"memfold show {run.run_id}", "more of it"))
     lines.append((f"memfold export {run.run_id}", "all of it, one JSON line per memory"))
     return lines
 
 
 def _after_apply(receipt: Receipt) -> list[tuple[str, str]]:
-    lines = []
-    if receipt.refused:
-        largest = max(scope.loss_fraction for scope in receipt.refused)
-        lines.append(("--on-excess fit", "plan again and stop at the limit; the rest waits"))
-        lines.append(
-            (f"--max-loss-fraction {_round_up(largest)}", "plan again and allow this loss, once you have looked")
-        )
+    lines = _ways_on("run", receipt.store, receipt.limit, receipt.refused)
     if receipt.drifted:
-        lines.append((f"memfold plan '{_visible(receipt.store)}'", "plan again what drifted"))
+        lines.append((f"memfold plan {_quoted(receipt.store)}", "plan again what drifted"))
     if receipt.totals.merged + receipt.totals.pruned + receipt.totals.promoted:
         lines.append((f"memfold undo {receipt.run_id}", "take it back"))
     return lines
+
+
+def _ways_on(command: str, store: str, limit: LossLimit, refused: Sequence[ScopeTally]) -> list[tuple[str, str]]:
+    """The two ways past the loss limit."""
+    over = limit.exceeded_by(refused)
+    if not over:
+        return []
+    enough = min(math.ceil(max(limit.loss_of(scope) for scope in over) * 100) / 100, 1.0)
+    again = f"memfold {command} {_quoted(store)}"
+    return [
+        (f"{again} --on-excess fit", "stop at the limit; the rest waits for the next pass"),
+        (f"{again} --max-loss-fraction {enough:g}", "allow this loss, once you have looked"),
+    ]
 
 
 def _headline(receipt: Receipt) -> Text:
@@ -292,11 +295,24 @@ def _headline(receipt: Receipt) -> Text:
     return line
 
 
-def _line(mark: str, style: str, memory: Shown, text: Text, why: str = "") -> Text:
-    line = Text.assemble((mark, style), (_visible(memory.memory_id), "dim"), "  ", text)
+def _line(mark: str, style: str, memory: Shown, text: Text, why: str = "") -> tuple[Text, Text, Text]:
     if why:
-        line.append(f"  [{_visible(why)}]", "dim")
-    return line
+        text.append(f"  [{_visible(why)}]", "dim")
+    return Text(mark, style), Text(_visible(memory.memory_id), "dim"), text
+
+
+def _grid(lines: Iterable[tuple[Text, Text, Text]]) -> Table:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold", max_width=24)
+    grid.add_column(overflow="fold")
+    for line in lines:
+        grid.add_row(*line)
+    return grid
+
+
+def _why(memory: Shown) -> str:
+    return ": ".join(part for part in (memory.reason, memory.detail) if part)
 
 
 def _text(memory: Shown) -> Text:
@@ -328,24 +344,22 @@ def _shortened(text: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """The text with control and direction-changing characters spelled out."""
+    """The text with control, invisible and direction-changing characters spelled out."""
     return "".join(
-        f"\\u{ord(sign):04x}" if unicodedata.category(sign) in ("Cc", "Cs") or sign in _DIRECTIONS else sign
+        f"\\u{ord(sign):04x}" if unicodedata.category(sign) in ("Cc", "Cs") or sign in _INVISIBLE else sign
         for sign in text
     )
 
 
-_DIRECTIONS = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_INVISIBLE = set("\u200b\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def _percent(fraction: float) -> str:
     return f"{fraction:.1%}"
 
 
-def _round_up(fraction: float) -> str:
-    """The smallest limit of two decimals that allows this loss."""
-    hundredths = -(-fraction * 100 // 1)
-    return f"{min(hundredths, 100) / 100:.2f}"
+def _quoted(store: str) -> str:
+    return shlex.quote(_visible(store))
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -35,7 +35,7 @@ _FLAG_NAMES = {"stale_kinds": "--stale-kind"}
 
 def with_threshold_flags(command: Command) -> Command:
     """Give a command one flag per threshold; they reach it together, as ``flags``: a dict without those not given."""
-    signature = inspect.signature(command)
+    signature = inspect.signature(command, eval_str=True)
     own = [parameter for name, parameter in signature.parameters.items() if name != "flags"]
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(name, kind, text))

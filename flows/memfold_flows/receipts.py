@@ -85,6 +85,22 @@ class ScopeTally:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LossLimit:
+    """What a scope may lose, and whether exact copies and expired memories count."""
+
+    max_loss_fraction: float
+    strict_entries: bool
+
+    def loss_of(self, scope: ScopeTally) -> float:
+        """The loss figure that is held against the limit."""
+        return scope.loss_fraction_strict if self.strict_entries else scope.loss_fraction
+
+    def exceeded_by(self, scopes: Sequence[ScopeTally]) -> tuple[ScopeTally, ...]:
+        """The scopes that are over the limit."""
+        return tuple(scope for scope in scopes if self.loss_of(scope) > self.max_loss_fraction)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """Counts over all scopes, and the two loss figures over all their entries."""
@@ -111,6 +127,7 @@ class PlanReport:
     run_dir: str
     store: str
     as_of: datetime
+    limit: LossLimit
     scopes: tuple[ScopeTally, ...]
 
     @property
@@ -143,6 +160,7 @@ class PlanReport:
             "run_dir": self.run_dir,
             "store": self.store,
             "as_of": self.as_of.isoformat(),
+            **asdict(self.limit),
             **asdict(self.totals),
             "scopes": [asdict(scope) for scope in self.scopes],
         }
@@ -159,6 +177,7 @@ class Receipt:
     as_of: datetime
     began_at: datetime
     ended_at: datetime
+    limit: LossLimit
     already_applied_at: datetime | None = None
     written_to: str | None = None
     scopes: tuple[ScopeTally, ...]
@@ -186,7 +205,8 @@ class Receipt:
     def as_json(self) -> dict[str, Any]:
         """For ``receipt.json`` and ``--json``."""
         return {
-            **{field.name: _plain(getattr(self, field.name)) for field in fields(self)},
+            **{field.name: _plain(getattr(self, field.name)) for field in fields(self) if field.name != "limit"},
+            **asdict(self.limit),
             "exit_code": int(self.exit_code),
             **asdict(self.totals),
             "seconds": (self.ended_at - self.began_at).total_seconds(),

@@ -17,7 +17,7 @@ from memfold import frames, gate, models
 from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError, PlanDamaged
 from memfold.policy import Policy
 from memfold_flows import intake
-from memfold_flows.receipts import PlanReport, Receipt, UndoReceipt, read_tally, settled, state_of
+from memfold_flows.receipts import LossLimit, PlanReport, Receipt, UndoReceipt, read_tally, settled, state_of
 from memfold_flows.runs import Manifest, RunDirectory
 from memfold_flows.stores.base import ApplyReport, MemoryStore, RunRef, Step
 
@@ -73,16 +73,23 @@ def judge(store: MemoryStore, run: RunDirectory, scopes: Collection[str] | None,
     policy, now = _policy(run), clock()
     verdict = gate.judge(run.read("plan"), run.read("tally"), snapshot=run.read("snapshot"), policy=policy, now=now)
     run.write("tally", verdict.tally)
-    report = PlanReport(
-        run_id=run.run_id,
-        run_dir=str(run.path),
-        store=store.url,
-        as_of=policy.as_of,
-        scopes=read_tally(verdict.tally),
-    )
+    report = read_report(run, store=store.url)
     run.seal(_manifest(run, report, policy, scopes, created=now))
     logger.info("the plan is %s", report.verdict)
     return report
+
+
+def read_report(run: RunDirectory, *, store: str) -> PlanReport:
+    """What the plan of a run comes to, from its relations."""
+    policy = _policy(run)
+    return PlanReport(
+        run_id=run.run_id,
+        run_dir=str(run.path),
+        store=store,
+        as_of=policy.as_of,
+        limit=LossLimit(policy.max_loss_fraction, policy.strict_entries),
+        scopes=read_tally(run.read("tally")),
+    )
 
 
 def require_applicable(store: MemoryStore, run: RunDirectory, *, now: datetime) -> None:
@@ -145,23 +152,23 @@ def write_receipt(
     keep_snapshots: bool,
 ) -> Receipt:
     """Say what happened, and keep no more of the snapshot than what was touched."""
-    manifest = run.manifest
-    planned = read_tally(run.read("tally"))
+    planned = read_report(run, store=run.manifest.store)
     changes = run.read("rewrite", ["memory_id"])
-    scopes = planned
+    scopes = planned.scopes
     if changes.num_rows:
         with store.ledger() as ledger:
-            scopes = settled(planned, ledger.landed(run.run_id, "apply") if ledger else [])
+            scopes = settled(planned.scopes, ledger.landed(run.run_id, "apply") if ledger else [])
     receipt = Receipt(
         state=state_of(scopes, report),
         run_id=run.run_id,
-        run_dir=str(run.path),
-        store=manifest.store,
-        as_of=manifest.as_of,
+        run_dir=planned.run_dir,
+        store=planned.store,
+        as_of=planned.as_of,
+        limit=planned.limit,
         began_at=began_at,
         ended_at=clock(),
         already_applied_at=report.already_applied_at,
-        written_to=getattr(store, "written_url", None),
+        written_to=_written_elsewhere(store, run) if report.scopes_applied else None,
         scopes=scopes,
         drifted=tuple(report.drifted),
         metadata_conflicts=tuple(report.metadata_conflicts),
@@ -196,6 +203,12 @@ def undo(store: MemoryStore, run: RunDirectory, clock: Clock) -> UndoReceipt:
     if report.already_undone_at is None:
         run.write_json("undo.json", receipt.as_json())
     return receipt
+
+
+def _written_elsewhere(store: MemoryStore, run: RunDirectory) -> str | None:
+    """The archive that an apply wrote instead of the one that was planned."""
+    url: str = getattr(store, "written_url", store.url)
+    return None if url == run.manifest.store else url
 
 
 def _require_scopes(store: MemoryStore, *, asked: Collection[str], found: Collection[str]) -> None:

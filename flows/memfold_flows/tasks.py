@@ -22,8 +22,8 @@ def as_task(name: str, function: Callable[..., Any], /, *arguments: Any, **optio
     A step is never answered from a cache: the store it reads may have changed since.
     """
     retries = {**_RETRIES, "retry_condition_fn": _is_transient} if name in _TOUCH_THE_STORE else {}
-    step: Task[..., Any] = task(function, name=name, cache_policy=NO_CACHE, persist_result=False, **retries)
-    return step(*arguments, **options)
+    as_step = task(name=name, cache_policy=NO_CACHE, persist_result=False, **retries)
+    return as_step(function)(*arguments, **options)
 
 
 def _is_transient(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
