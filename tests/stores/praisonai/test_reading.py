@@ -177,6 +177,18 @@ def test_only_the_oldest_of_exact_copies_of_a_turn_is_protected(empty):
     assert memories["short_term:1"]["kind"] == memories["short_term:2"]["kind"] != memories["short_term:3"]["kind"]
 
 
+def test_a_copy_of_a_turn_is_known_as_one_when_it_is_read_alone(empty):
+    """What a transaction sees of a row must not depend on which others it was asked for."""
+    for _ in range(2):
+        empty.insert("short_term", "User: Which region?\nAssistant: eu-north.", {"session_id": "s1"})
+
+    with empty.open().transaction() as transaction:
+        memory = transaction.read(["short_term:2"])["short_term:2"].memory
+
+    assert memory.protected is False
+    assert memory.row_digest == empty.snapshot()["short_term:2"]["row_digest"]
+
+
 def test_a_transaction_reads_what_the_snapshot_read(empty):
     """Otherwise every row would look drifted."""
     for number in (1, 2, 3):
