@@ -183,3 +183,7 @@ def root(
 def _fail(error: BaseException, code: int) -> int:
     print(f"memfold: {error}", file=sys.stderr)
     return code
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,6 @@ import difflib
 import math
 import re
 import shlex
-import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -86,13 +85,9 @@ def show_undo(receipt: UndoReceipt) -> None:
 
 
 def say(text: str) -> None:
-    """One line on standard output."""
-    _console().print(Text(_visible(text)), soft_wrap=True)
-
-
-def warn(text: str) -> None:
-    """One line on standard error."""
-    print(f"memfold: {_visible(text)}", file=sys.stderr)
+    """Lines on standard output."""
+    for line in text.split("\n"):
+        _console().print(Text(_visible(line)), soft_wrap=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,0 +1,255 @@
+"""The run directory: private, sealed, and found by id, path or latest."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memfold.errors import BadUsage, PlanDamaged
+from memfold.frames import LOSSES, UNDO
+from memfold.memory import Memory
+from memfold_flows.runs import Manifest, RunDirectory, find_run, known_runs, new_run_id, runs_folder
+from memfold_flows.stores.batches import memories_batch
+
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
+KITCHEN = "sqlite:///kitchen.db"
+GARDEN = "sqlite:///garden.db"
+
+MakeRun = Callable[..., RunDirectory]
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> MakeRun:
+    """A sealed run with a snapshot of three memories and one other relation."""
+
+    def make(run_id: str = "monday", *, store: str = KITCHEN, created: datetime = NOON) -> RunDirectory:
+        run = RunDirectory.create(tmp_path / "runs" / run_id, run_id)
+        run.write_snapshot(_memories("ann", "bob", "cat"))
+        run.write("losses", pa.Table.from_pylist([{"scope": "kitchen", "lost": 2}], schema=LOSSES))
+        run.seal(
+            Manifest(
+                run_id=run_id,
+                store=store,
+                as_of=created,
+                created=created,
+                memfold="0.1.0",
+                scopes=None,
+                minhash={"scheme": "affine32", "seed": 1},
+                counts={"memories": 3},
+            )
+        )
+        return run
+
+    return make
+
+
+def test_a_run_is_named_by_when_it_began_and_six_random_digits() -> None:
+    """The name sorts by time, and two runs of one second do not meet."""
+    began_at = datetime(2026, 11, 30, 23, 6, 40, tzinfo=UTC).astimezone()
+
+    assert new_run_id(began_at, bytes.fromhex("3f9a1c")) == "20261130T230640Z-3f9a1c"
+
+
+def test_runs_live_under_memfold_home_else_in_the_state_folder_of_the_user(tmp_path: Path, home: Path) -> None:
+    """The folder does not depend on where the call came from."""
+    assert runs_folder(str(tmp_path)) == tmp_path / "runs"
+    assert runs_folder(None).is_relative_to(home)
+    assert runs_folder(None).parts[-2:] == ("memfold", "runs")
+
+
+def test_only_the_owner_may_read_a_run(make_run: MakeRun) -> None:
+    """A run holds people's memories: files are 0600, folders 0700, the folder of all runs too."""
+    run = make_run()
+    run.write_undo(0, UNDO.empty_table())
+    run.write_json("receipt.json", {})
+
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (run.path, run.path.parent, *run.path.rglob("*"))}
+
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+    assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
+
+
+def test_a_folder_with_something_in_it_is_no_place_for_a_new_run(tmp_path: Path) -> None:
+    """What is there stays there."""
+    (tmp_path / "diary.txt").write_text("dear diary")
+
+    with pytest.raises(BadUsage, match="exists and is not an empty folder"):
+        RunDirectory.create(tmp_path, "monday")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["diary.txt"]
+
+
+def test_the_chunks_of_a_table_leave_no_trace_in_its_file(make_run: MakeRun) -> None:
+    """The same rows give the same bytes, however they were read."""
+    run = make_run()
+    whole = _memories("ann", "bob", "cat")
+    in_pieces = pa.concat_tables([whole.slice(0, 1), whole.slice(1)])
+
+    first = run.write("whole", whole).read_bytes()
+
+    assert run.write("in_pieces", in_pieces).read_bytes() == first
+
+
+def test_a_sealed_run_is_verified_as_long_as_nothing_changes(make_run: MakeRun) -> None:
+    """The manifest comes back as it was sealed, with the rows of each relation."""
+    run = make_run()
+
+    manifest = run.verify()
+
+    assert (manifest.run_id, manifest.store, manifest.as_of) == ("monday", KITCHEN, NOON)
+    assert {file.path: file.rows for file in manifest.files} == {"losses.parquet": 1, "snapshot/part-00000.parquet": 3}
+
+
+def _cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _flip_a_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def _write_other_rows(path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist([{"scope": "kitchen", "lost": 0}], schema=LOSSES), path)
+
+
+@pytest.mark.parametrize("damage", [_cut_short, _flip_a_byte, _write_other_rows, Path.unlink])
+def test_a_changed_relation_is_damage(make_run: MakeRun, damage: Callable[[Path], None]) -> None:
+    """A relation that is cut short, altered, replaced or gone is named, and nothing is written."""
+    run = make_run()
+    damage(run.file("losses"))
+
+    with pytest.raises(PlanDamaged, match=r"losses\.parquet .*nothing was written"):
+        run.verify()
+
+
+def test_a_relation_that_was_slipped_in_is_damage(make_run: MakeRun) -> None:
+    """A second snapshot part would add memories that nobody planned for."""
+    run = make_run()
+    (run.path / "snapshot/part-00001.parquet").write_bytes((run.path / "snapshot/part-00000.parquet").read_bytes())
+
+    with pytest.raises(PlanDamaged, match=r"snapshot/part-00001\.parquet is not part of the plan"):
+        run.verify()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"format": "dbt-run/7"}', '{"format": "memfold-run/1"}'])
+def test_a_manifest_that_cannot_be_read_is_damage(make_run: MakeRun, content: str) -> None:
+    """An empty, broken, foreign or incomplete manifest opens nothing."""
+    run = make_run()
+    (run.path / "manifest.json").write_text(content)
+
+    with pytest.raises(PlanDamaged, match="nothing was written"):
+        RunDirectory.open(run.path)
+
+
+def test_a_relation_added_twice_must_be_the_same(make_run: MakeRun) -> None:
+    """An apply that resumes makes its rewrite again; another one does not follow from this plan."""
+    run = make_run()
+    run.add("rewrite", _memories("ann"))
+    run.add("rewrite", _memories("ann"))
+    run.verify()
+
+    with pytest.raises(PlanDamaged, match=r"rewrite\.parquet does not follow from the plan"):
+        run.add("rewrite", _memories("bob"))
+
+
+def test_after_an_apply_only_touched_memories_are_kept(make_run: MakeRun) -> None:
+    """The trimmed run is sound, and trimming it again changes nothing."""
+    run = make_run()
+
+    run.trim_snapshot(["bob"])
+    run.trim_snapshot([])
+
+    assert run.read("snapshot")["memory_id"].to_pylist() == ["bob"]
+    assert run.verify().snapshot_trimmed
+
+
+def test_undo_rows_of_a_transaction_that_did_not_commit_are_left_out(make_run: MakeRun) -> None:
+    """They are durable before the commit, so a crash can leave some that never happened."""
+    run = make_run()
+    run.write_undo(0, _undo_row("ann"))
+    run.write_undo(1, _undo_row("bob"))
+
+    assert run.undo_rows([0])["memory_id"].to_pylist() == ["ann"]
+    assert run.undo_rows([0, 1])["memory_id"].to_pylist() == ["ann", "bob"]
+
+
+def test_a_run_is_found_by_id_by_directory_and_as_the_latest(make_run: MakeRun, tmp_path: Path) -> None:
+    """The latest is the one that was made last, whatever its name."""
+    make_run("z-monday")
+    tuesday = make_run("a-tuesday", created=NOON + timedelta(days=1))
+    folder = tmp_path / "runs"
+
+    assert find_run("a-tuesday", folder) == tuesday
+    assert find_run(str(tuesday.path), folder) == tuesday
+    assert find_run("latest", folder) == tuesday
+    assert [run.run_id for run in known_runs(folder)] == ["z-monday", "a-tuesday"]
+
+
+def test_latest_of_a_store_is_the_latest_of_that_store(make_run: MakeRun, tmp_path: Path) -> None:
+    """Runs of other stores do not count."""
+    make_run("monday", store=KITCHEN)
+    make_run("tuesday", store=GARDEN, created=NOON + timedelta(days=1))
+
+    assert find_run("latest", tmp_path / "runs", store=KITCHEN).run_id == "monday"
+
+
+def test_latest_is_not_guessed_where_several_stores_have_runs(make_run: MakeRun, tmp_path: Path) -> None:
+    """With --yes nobody looks, so the store must be named."""
+    make_run("monday", store=KITCHEN)
+    make_run("tuesday", store=GARDEN, created=NOON + timedelta(days=1))
+
+    with pytest.raises(BadUsage, match=r"2 stores .*add --store URL"):
+        find_run("latest", tmp_path / "runs", must_be_sure=True)
+
+    assert find_run("latest", tmp_path / "runs").run_id == "tuesday"
+
+
+def test_a_run_of_another_store_is_refused(make_run: MakeRun, tmp_path: Path) -> None:
+    """A run id together with --store must agree."""
+    make_run("monday", store=KITCHEN)
+
+    with pytest.raises(BadUsage, match=f"was planned on {KITCHEN}, not on {GARDEN}"):
+        find_run("monday", tmp_path / "runs", store=GARDEN)
+
+
+@pytest.mark.parametrize("reference", ["sunday", "../sunday", "latest"])
+def test_a_run_that_does_not_exist_is_bad_usage(tmp_path: Path, reference: str) -> None:
+    """A wrong name is said so, and no folder is made for it."""
+    with pytest.raises(BadUsage, match="no run"):
+        find_run(reference, tmp_path / "runs")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_plan_is_not_the_latest(make_run: MakeRun, tmp_path: Path) -> None:
+    """A folder without a manifest is passed over."""
+    monday = make_run("monday")
+    RunDirectory.create(tmp_path / "runs" / "tuesday", "tuesday").write_snapshot(_memories("ann"))
+
+    assert find_run("latest", tmp_path / "runs") == monday
+
+
+def _memories(*ids: str) -> pa.Table:
+    memories = [Memory(memory_id=memory_id, scope="kitchen", content=f"{memory_id} likes tea") for memory_id in ids]
+    return pa.Table.from_batches([memories_batch(memories)])
+
+
+def _undo_row(memory_id: str) -> pa.Table:
+    row = {
+        "unit_id": 0,
+        "scope": "kitchen",
+        "memory_id": memory_id,
+        "change": "removed",
+        "is_lost": False,
+        "row_digest": "0" * 32,
+        "raw": b"{}",
+    }
+    return pa.Table.from_pylist([row], schema=UNDO)

@@ -1,0 +1,94 @@
+"""Settings: who wins, and what an unknown name or a bad value says."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from memfold.errors import BadUsage
+from memfold.policy import Policy
+from memfold_flows import settings
+from memfold_flows.stores.base import StoreTraits
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+TRAITS = StoreTraits(places=frozenset(), session_recall="equality", updated_with_text=True)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder of our own, where memfold.yaml would lie."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_without_anything_set_the_policy_is_the_default_one() -> None:
+    """Every threshold of the policy is a setting with the same default; the store says how it recalls."""
+    policy = settings.load({}).policy(as_of=NOON, traits=TRAITS)
+
+    assert policy == Policy(as_of=NOON, session_recall="equality", updated_with_text=True)
+    decided_elsewhere = {"as_of", "session_recall", "updated_with_text"}
+    assert set(settings.load({}).thresholds) == {field.name for field in fields(Policy)} - decided_elsewhere
+
+
+def test_a_flag_beats_the_environment_beats_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each layer fills in what the ones above it leave open."""
+    (folder / "memfold.yaml").write_text("max_loss_fraction: 0.1\nrolling_days: 7\non_excess: fit\n")
+    monkeypatch.setenv("MEMFOLD_MAX_LOSS_FRACTION", "0.2")
+    monkeypatch.setenv("MEMFOLD_ROLLING_DAYS", "14")
+
+    thresholds = settings.load({"max_loss_fraction": 0.3, "on_excess": None}).thresholds
+
+    assert thresholds["max_loss_fraction"] == 0.3
+    assert thresholds["rolling_days"] == 14
+    assert thresholds["on_excess"] == "fit"
+    assert thresholds["min_jaccard"] == 0.5
+
+
+def test_several_words_in_the_environment_stand_between_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are lists in the file."""
+    monkeypatch.setenv("MEMFOLD_STALE_KINDS", "note, event")
+
+    assert settings.load({}).thresholds["stale_kinds"] == ("note", "event")
+
+
+def test_an_unknown_setting_in_the_file_names_the_nearest(folder: Path) -> None:
+    """A threshold that is misspelled must not silently keep its default."""
+    (folder / "memfold.yaml").write_text("max_loss_fractoin: 0.01\n")
+
+    with pytest.raises(BadUsage, match=r"'max_loss_fractoin' in memfold.yaml; did you mean max_loss_fraction\?"):
+        settings.load({})
+
+
+def test_an_unknown_variable_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for the environment."""
+    monkeypatch.setenv("MEMFOLD_MAX_LOST_ROW", "3")
+
+    with pytest.raises(BadUsage, match=r"MEMFOLD_MAX_LOST_ROW; did you mean MEMFOLD_MAX_LOST_ROWS\?"):
+        settings.load({})
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("max_lost_rows: many", "max_lost_rows should be a valid integer.*'many'"),
+        ("on_excess: ignore", "on_excess should be reject or fit, got 'ignore'"),
+        ("- max_loss_fraction", "must hold one name: value a line"),
+        ("max_loss_fraction: [", "memfold.yaml is not YAML"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named(folder: Path, content: str, says: str) -> None:
+    """The message names the setting and the value, or the file where it is no list of settings."""
+    (folder / "memfold.yaml").write_text(content)
+
+    with pytest.raises(BadUsage, match=says):
+        settings.load({})
+
+
+@pytest.mark.parametrize("value", [float("nan"), -0.1, 1.5, float("inf")])
+def test_a_limit_that_is_no_share_fails_closed(value: float) -> None:
+    """NaN compares as false to everything, so it would let everything through."""
+    with pytest.raises(BadUsage, match=r"max_loss_fraction must be a number in \[0, 1\], got .*nothing was planned"):
+        settings.load({"max_loss_fraction": value}).policy(as_of=NOON, traits=TRAITS)
