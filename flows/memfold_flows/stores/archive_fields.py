@@ -117,6 +117,8 @@ class FieldReader:
         return list(value) if isinstance(value, tuple) else value
 
     def _metadata_changes(self, record: Mapping[str, Any], before: Memory, after: Memory) -> dict[str, Any]:
+        if after.metadata is None:
+            return {"metadata": None}
         # Keys that come from elsewhere are always put under "metadata": at the top they could pass for a scope.
         old, new = metadata_object(before.metadata) or {}, metadata_object(after.metadata) or {}
         beside = set(self._layout(record).others)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import fields, replace
 from typing import Any
 
-from memfold.memory import Memory, from_microseconds, microseconds
+from memfold.memory import Memory, canonical_json, from_microseconds, microseconds
 from memfold_flows.stores.batches import TIME_COLUMNS
 
 _FIELDS = tuple(field.name for field in fields(Memory) if field.name != "memory_id")
@@ -43,13 +43,18 @@ def take_back(current: Memory, before: dict[str, Any], after: dict[str, Any]) ->
     kept: list[str] = []
     for name, folded in after.items():
         value = getattr(current, name)
-        if value == folded:
+        if _same(name, value, folded):
             reverted[name] = before[name]
         elif name == "use_count" and value is not None and value >= folded - (before[name] or 0):
             reverted[name] = value - (folded - (before[name] or 0))
-        elif value != before[name]:
+        elif not _same(name, value, before[name]):
             kept.append(name)
     return replace(current, **reverted), kept
+
+
+def _same(name: str, one: Any, other: Any) -> bool:
+    # An archive spells metadata in its own way; what counts is what it says.
+    return canonical_json(one) == canonical_json(other) if name == "metadata" else bool(one == other)
 
 
 def _encoded(memory: Memory, name: str) -> Any:

@@ -156,11 +156,12 @@ def read_line(line: bytes) -> dict[str, Any]:
         ValueError: it is not exactly one JSON object in UTF-8, or a name or number in it has no single meaning.
     """
     try:
-        record = _decode(line.removeprefix(_BYTE_ORDER_MARK).decode("utf-8"))
+        # Without the line's end: it is no part of a text that was cut off.
+        record = _decode(line.removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r\n").decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8 at byte {error.start + 1}") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"is not JSON: {error.msg} at column {error.colno}") from None
+        raise ValueError(f"is not JSON: {error.msg.removesuffix(' at')} at column {error.colno}") from None
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     if not isinstance(record, dict):

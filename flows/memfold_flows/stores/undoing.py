@@ -195,7 +195,8 @@ class _Taker:
     def _take_back_fields(self, current: Memory, changes: list[UndoRow], outcome: Undone) -> None:
         reverted = self._reverted(current, changes, outcome)
         if reverted != current:
-            self.updates.append(Update(current, reverted, changes[0].raw))
+            # The last of the changes is the one made first, on the row as it had always been.
+            self.updates.append(Update(current, reverted, changes[-1].raw))
 
     def _reverted(self, current: Memory, changes: list[UndoRow], outcome: Undone) -> Memory:
         before = {name: value for row in changes for name, value in from_json(row.before).items()}
