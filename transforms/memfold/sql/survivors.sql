@@ -47,7 +47,8 @@ folded as (
         m.survivor_id,
         any_value(m.cluster_id) as cluster_id,
         count(*) as members,
-        least(sum(m.use_count), 9223372036854775807)::bigint as use_count,
+        -- least() would make an unknown count the largest there is
+        case when count(m.use_count) > 0 then least(sum(m.use_count), 9223372036854775807) end::bigint as use_count,
         max(m.importance) as importance,
         max(m.confidence) as confidence,
         min(m.created_at) as created_at,
