@@ -22,7 +22,6 @@ from typing import Any, cast
 import pyarrow as pa
 
 from memfold.errors import StoreError
-from memfold.memory import Memory
 from memfold_flows.stores import praisonai_files
 from memfold_flows.stores.base import StoredRow, StoreTraits, Update
 from memfold_flows.stores.batches import memories_batch
@@ -36,6 +35,7 @@ from memfold_flows.stores.praisonai_rows import (
     BrokenText,
     Group,
     Row,
+    as_copy,
     decode,
     encode,
     group_of,
@@ -90,7 +90,7 @@ class PraisonAIStore:
             firsts: dict[Group, str] = {}
             for rows in _pages(self._files, tier):
                 self.left_alone.update(why for row in rows if (why := why_unreadable(row)))
-                memories = (_as_copy(read_memory(tier, row), firsts) for row in rows)
+                memories = (as_copy(read_memory(tier, row), firsts) for row in rows)
                 yield memories_batch(each for each in memories if scopes is None or each.scope in scopes)
         for why, count in sorted(self.left_alone.items()):
             _log.warning("left %d rows of %s alone: %s", count, self.url, why)
@@ -146,7 +146,7 @@ class PraisonAITransaction:
             memories = [read_memory(tier, _row(columns)) for columns in rows]
             firsts = self._firsts(tier, [each.content for each in memories if group_of(each) is not None])
             for memory, columns in zip(memories, rows, strict=True):
-                found[memory.memory_id] = StoredRow(_as_copy(memory, firsts), encode(tier, columns))
+                found[memory.memory_id] = StoredRow(as_copy(memory, firsts), encode(tier, columns))
         return found
 
     def count(self, scope: str) -> int:
@@ -227,16 +227,8 @@ class PraisonAITransaction:
         """The oldest row of each group of exact copies with these texts."""
         firsts: dict[Group, str] = {}
         for columns in self._rows(tier, "content", contents):
-            _as_copy(read_memory(tier, _row(columns)), firsts)
+            as_copy(read_memory(tier, _row(columns)), firsts)
         return firsts
-
-
-def _as_copy(memory: Memory, firsts: dict[Group, str]) -> Memory:
-    """The memory as it is, or unprotected where an older row of its group is in ``firsts``; rows come oldest first."""
-    group = group_of(memory)
-    if group is None or firsts.setdefault(group, memory.memory_id) == memory.memory_id:
-        return memory
-    return replace(memory, protected=False)
 
 
 def _pages(files: MemoryFiles, tier: str) -> Iterator[list[Row]]:
@@ -247,7 +239,7 @@ def _pages(files: MemoryFiles, tier: str) -> Iterator[list[Row]]:
         last = -(2**63)
         while rows := [Row(*values) for values in connection.execute(page, (last, _ROWS_PER_READ))]:
             yield rows
-            last = rows[-1].id
+            last = cast(int, rows[-1].id)
 
 
 def _row(columns: Mapping[str, object]) -> Row:

@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, cast
@@ -44,9 +44,9 @@ class BrokenText(bytes):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The four columns that PraisonAI knows, as SQLite holds them."""
+    """The four columns that PraisonAI knows, as they are stored; the id of a row, or of an item in a file."""
 
-    id: int
+    id: int | str
     content: object
     metadata: object
     timestamp: object
@@ -60,7 +60,7 @@ def read_text(value: bytes) -> str | BrokenText:
         return BrokenText(value)
 
 
-def typed_id(tier: str, row_id: int) -> str:
+def typed_id(tier: str, row_id: int | str) -> str:
     """``short_term:14``: both tiers count from 1, so a bare row id names two memories."""
     return f"{tier}:{row_id}"
 
@@ -119,6 +119,14 @@ def group_of(memory: Memory) -> Group | None:
     if not memory.protected or memory.kind == UNREADABLE:
         return None
     return (memory.tier, memory.scope, memory.trust, memory.session_id, memory.kind)
+
+
+def as_copy(memory: Memory, firsts: dict[Group, str]) -> Memory:
+    """The memory as it is, or unprotected where an older row of its group is in ``firsts``; rows come oldest first."""
+    group = group_of(memory)
+    if group is None or firsts.setdefault(group, memory.memory_id) == memory.memory_id:
+        return memory
+    return replace(memory, protected=False)
 
 
 def why_unreadable(row: Row) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -55,8 +54,6 @@ def night(sample, tmp_path) -> Night:
 @pytest.fixture
 def remembering(sample, tmp_path, monkeypatch) -> Iterator[Callable[[], Any]]:
     """Opens the sample with PraisonAI's own ``Memory``; its constructor makes a folder where one works."""
-    if not os.environ.get("MEMFOLD_REQUIRE_ALL"):
-        pytest.importorskip("praisonaiagents", reason="praisonaiagents is not installed")
     monkeypatch.setenv("PRAISONAI_TELEMETRY_DISABLED", "true")
     workplace = tmp_path / "workplace"
     workplace.mkdir()
