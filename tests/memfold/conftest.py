@@ -60,16 +60,22 @@ class Decided:
         )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def memory() -> Callable[..., Memory]:
     """Make a memory of the scope ``team`` that was written in May 2026, unless told otherwise."""
     return make_memory
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def decide() -> Callable[..., Decided]:
     """Make the plan for some memories, with what the matching found in them."""
     return make_plan
+
+
+@pytest.fixture(scope="session")
+def after_apply() -> Callable[..., list[Memory]]:
+    """What is in the store once a plan was written: a store in a few lines."""
+    return fold_all
 
 
 def make_memory(memory_id: str, content: str | None = None, **values: Any) -> Memory:
@@ -155,8 +161,7 @@ def _rejected(memory: Memory, into: Memory | None) -> dict[str, Any]:
     }
 
 
-def after_apply(memories: Sequence[Memory], decided: Decided, *, promote_to: str) -> list[Memory]:
-    """The memories once a plan was written, folded one by one: a store in a few lines."""
+def fold_all(memories: Sequence[Memory], decided: Decided) -> list[Memory]:
     by_id = {each.memory_id: each for each in memories}
     plan = decided.rows("plan")
     stays = []
@@ -165,5 +170,5 @@ def after_apply(memories: Sequence[Memory], decided: Decided, *, promote_to: str
             continue
         members = [by_id[other] for other, each in plan.items() if each["into_id"] == memory_id]
         folded = rewrite.fold(by_id[memory_id], members, session_recall=decided.policy.session_recall).memory
-        stays.append(replace(folded, tier=promote_to) if row["action"] == "promote" else folded)
+        stays.append(replace(folded, tier=decided.policy.promote_to) if row["action"] == "promote" else folded)
     return stays
