@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -216,18 +216,16 @@ class _Writer:
     ) -> None:
         ledger = self.transaction.ledger
         redirects = {old: each.new_id for old, each in promoted.items() if each.new_id != old}
-        changed = {}
-        for each in settled:
-            for row in each.removed:
-                if row.into_id is not None:
-                    redirects[row.memory_id] = _live_id(row.into_id, promoted)
-            if each.folded is not None and each.folded.memory_id not in promoted:
-                before = each.rows[each.folded.memory_id].memory
-                changed[before.memory_id, before.row_digest] = (before.memory_id, each.folded.row_digest)
-            for row in each.promoted:
-                changed[row.memory_id, row.row_digest] = promoted[row.memory_id]
+        redirects |= {
+            row.memory_id: _live_id(row.into_id, promoted)
+            for each in settled
+            for row in each.removed
+            if row.into_id is not None
+        }
         ledger.redirect(self.run_id, redirects)
-        ledger.carry_rejections({before: after for before, after in changed.items() if before != after})
+        survivors = {row.memory_id for each in settled for row in each.unit.rows if row.role == "survivor"}
+        decided = ledger.decided(survivors | promoted.keys())
+        ledger.carry_rejections(_carried(settled, promoted, decided))
         for scope, outcome in sorted(outcomes.items()):
             if outcome.lost:
                 ledger.lose(self.run_id, scope, outcome.lost, self.now)
@@ -237,6 +235,19 @@ class _Writer:
 class _Promoted(NamedTuple):
     new_id: str
     row_digest: str
+
+
+def _carried(
+    settled: Iterable[Settled], promoted: Mapping[str, _Promoted], decided: Collection[str]
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """Of the rows that a rejected decision names, those that memfold itself changes: (id, digest) before -> after."""
+    changed: dict[tuple[str, str], tuple[str, str]] = {}
+    for row, folded in ((row, each.folded) for each in settled for row in each.unit.rows if row.memory_id in decided):
+        if row.memory_id in promoted:
+            changed[row.memory_id, row.row_digest] = promoted[row.memory_id]
+        elif folded is not None and folded.memory_id == row.memory_id and folded.row_digest != row.row_digest:
+            changed[row.memory_id, row.row_digest] = (row.memory_id, folded.row_digest)
+    return changed
 
 
 def _undo_rows(settled: Settled, promoted: Mapping[str, _Promoted], policy: Policy) -> Iterator[dict[str, Any]]:

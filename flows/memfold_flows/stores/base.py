@@ -148,6 +148,10 @@ class Ledger(Protocol):
         """The decisions that a person took back, as ``frames.REJECTED``."""
         ...
 
+    def decided(self, ids: Collection[str]) -> set[str]:
+        """Those of these ids that a rejected decision names, on either side."""
+        ...
+
     def reject(self, decisions: Collection[Rejection]) -> None:
         """Remember decisions that a person took back."""
         ...

@@ -24,6 +24,9 @@ from memfold_flows.stores.connections import connect_creating, connect_reading, 
 
 SCHEMA_VERSION = 1
 
+# Below the 999 parameters that an old SQLite allows.
+_IDS_PER_QUERY = 900
+
 _TABLES = """
 create table main.memfold_meta (name text primary key, value text not null) strict, without rowid;
 create table main.memfold_runs (
@@ -67,7 +70,7 @@ class Bookkeeping:
         self._exists = bool(
             connection.execute("select 1 from main.sqlite_schema where name = 'memfold_meta'").fetchone()
         )
-        if self._exists and (version := int(self.note("schema_version") or 0)) > SCHEMA_VERSION:
+        if (version := self._version()) > SCHEMA_VERSION:
             raise StoreError(
                 f"the memfold_ tables have version {version}, this memfold knows {SCHEMA_VERSION}; "
                 "nothing was written. Upgrade memfold."
@@ -78,8 +81,10 @@ class Bookkeeping:
         if not self._exists:
             for statement in _TABLES.split(";\n"):
                 self._connection.execute(statement)
+            self._connection.execute(
+                "insert into main.memfold_meta (name, value) values ('schema_version', ?)", (str(SCHEMA_VERSION),)
+            )
             self._exists = True
-            self.set_note("schema_version", str(SCHEMA_VERSION))
 
     def run(self, run_id: str) -> RunRecord | None:
         found = self._runs("where run_id = ?", (run_id,))
@@ -166,6 +171,19 @@ class Bookkeeping:
         )
         return pa.Table.from_pylist([dict(zip(REJECTED.names, row, strict=True)) for row in rows], REJECTED)
 
+    def decided(self, ids: Collection[str]) -> set[str]:
+        if not self._read("select 1 from main.memfold_rejected limit 1", ()):
+            return set()
+        found: set[str] = set()
+        wanted = sorted(ids)
+        for start in range(0, len(wanted), _IDS_PER_QUERY):
+            some = tuple(wanted[start : start + _IDS_PER_QUERY])
+            marks = ", ".join("?" * len(some))
+            for column in ("memory_id", "into_id"):
+                query = f"select distinct {column} from main.memfold_rejected where {column} in ({marks})"
+                found |= {row[0] for row in self._read(query, some)}
+        return found
+
     def reject(self, decisions: Collection[Rejection]) -> None:
         self._connection.executemany(
             "insert or ignore into main.memfold_rejected (memory_id, into_id, row_digest, into_digest) "
@@ -174,8 +192,6 @@ class Bookkeeping:
         )
 
     def carry_rejections(self, changed: Mapping[tuple[str, str], tuple[str, str]]) -> None:
-        if not self._read("select 1 from main.memfold_rejected limit 1", ()):
-            return
         # The old decisions stay: an undo brings the old digests back.
         moves = [(*after, *before) for before, after in sorted(changed.items())]
         self._connection.executemany(
@@ -220,19 +236,9 @@ class Bookkeeping:
             "update main.memfold_lease set until = 0 where holder = ? and fence = ?", (holder, fence)
         )
 
-    def note(self, name: str) -> str | None:
-        """What an adapter wrote down under this name, if anything."""
-        rows = self._read("select value from main.memfold_meta where name = ?", (name,))
-        return rows[0][0] if rows else None
-
-    def set_note(self, name: str, value: str | None) -> None:
-        """Write down, or strike out with None, a note of an adapter: what it is about to do to a file, for example."""
-        if value is None:
-            self._connection.execute("delete from main.memfold_meta where name = ?", (name,))
-        else:
-            self._connection.execute(
-                "insert or replace into main.memfold_meta (name, value) values (?, ?)", (name, value)
-            )
+    def _version(self) -> int:
+        rows = self._read("select value from main.memfold_meta where name = 'schema_version'", ())
+        return int(rows[0][0]) if rows else 0
 
     def _runs(self, clause: str, values: tuple[str, ...]) -> list[RunRecord]:
         rows = self._read(

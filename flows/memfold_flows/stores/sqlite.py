@@ -23,24 +23,18 @@ stands beside it, in tables prefixed ``memfold_``.
 
 from __future__ import annotations
 
-import base64
-import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from memfold.errors import BadRecord, BadUsage, StoreError
-from memfold.frames import SNAPSHOT, WORDS
-from memfold.memory import Memory, from_microseconds, microseconds
 from memfold_flows.stores import urls
 from memfold_flows.stores.base import StoredRow, StoreTraits, Update
-from memfold_flows.stores.batches import TIME_COLUMNS, snapshot_batch
 from memfold_flows.stores.bookkeeping import Bookkeeping
 from memfold_flows.stores.connections import (
     connect_creating,
@@ -49,12 +43,9 @@ from memfold_flows.stores.connections import (
     require_database,
     sqlite_errors,
 )
+from memfold_flows.stores.sqlite_rows import COLUMNS, batch_of, changed_cells, memory_of, pack, unpack
 
 OPTIONS: dict[str, str] = {}
-
-COLUMNS = tuple(name for name in SNAPSHOT.names if name != "row_digest")
-LIST_COLUMNS = tuple(field.name for field in SNAPSHOT if field.type == WORDS)
-FLAG_COLUMNS = ("pinned", "protected")
 
 TRAITS = StoreTraits(
     places=frozenset(
@@ -75,6 +66,7 @@ TRAITS = StoreTraits(
     ),
     session_recall="null_is_all",
     promotes=True,
+    rows_per_transaction=10_000,
 )
 
 # Without a rowid the table itself stands in the order of its ids, which is the order of every snapshot.
@@ -163,7 +155,7 @@ class SqliteStore:
             if connection.execute("pragma main.journal_mode").fetchone() == ("wal",):
                 connection.execute("begin")
             for page in _pages(connection, None if scopes is None else sorted(scopes)):
-                yield _batch(page)
+                yield batch_of(page)
 
     @contextmanager
     def ledger(self) -> Iterator[Bookkeeping]:
@@ -214,7 +206,7 @@ class SqliteTransaction:
             query = f"select {names} from memories where memory_id in ({marks})"
             for row in self._connection.execute(query, some):
                 values = dict(zip(self._columns, row, strict=True))
-                rows[values["memory_id"]] = StoredRow(_memory(values), _encode_raw(values))
+                rows[values["memory_id"]] = StoredRow(memory_of(values), pack(values))
         return rows
 
     def count(self, scope: str) -> int:
@@ -227,7 +219,7 @@ class SqliteTransaction:
     def update(self, updates: Sequence[Update]) -> None:
         by_fields: defaultdict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
         for update in updates:
-            if cells := _changed_cells(update):
+            if cells := changed_cells(update):
                 by_fields[tuple(cells)].append((*cells.values(), update.after.memory_id))
         for fields, rows in sorted(by_fields.items(), key=lambda item: item[0]):
             assignments = ", ".join(f"{name} = ?" for name in fields)
@@ -243,7 +235,7 @@ class SqliteTransaction:
         taken = set(self.read(raws))
         by_columns: defaultdict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
         for memory_id in sorted(set(raws) - taken):
-            values = _decode_raw(raws[memory_id])
+            values = unpack(raws[memory_id])
             if missing := set(values) - set(self._columns):
                 raise StoreError(
                     f"memory {memory_id!r} cannot be restored: the table has lost its column {min(missing)!r}; "
@@ -318,106 +310,6 @@ def _undecodable(connection: sqlite3.Connection) -> BadRecord:
             except UnicodeDecodeError:
                 return BadRecord(f"memory {row[0]!r}: {name} is not UTF-8; nothing was planned. Correct that record.")
     return BadRecord("a memory that is not UTF-8 came and went while it was read; nothing was planned. Plan again.")
-
-
-def _batch(page: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns: dict[str, Sequence[Any]] = dict(zip(COLUMNS, zip(*page, strict=True), strict=True))
-    ids = columns["memory_id"]
-    for name in LIST_COLUMNS:
-        columns[name] = _each(_words, columns[name], ids, name)
-    for name in FLAG_COLUMNS:
-        columns[name] = _each(_flag, columns[name], ids, name)
-    return snapshot_batch(columns)
-
-
-def _each(read: Any, values: Sequence[Any], ids: Sequence[Any], name: str) -> list[Any]:
-    try:
-        return [read(value) for value in values]
-    except ValueError:
-        for memory_id, value in zip(ids, values, strict=True):
-            _read_cell(read, value, memory_id, name)
-        raise
-
-
-def _read_cell(read: Any, value: Any, memory_id: Any, name: str) -> Any:
-    try:
-        return read(value)
-    except ValueError as error:
-        raise BadRecord(
-            f"memory {memory_id!r}: {name} is not {error}; nothing was written. Correct that record."
-        ) from None
-
-
-@lru_cache(maxsize=4096)
-def _words(text: Any) -> tuple[str, ...]:
-    if text == "[]":
-        return ()
-    try:
-        words = json.loads(text)
-    except (TypeError, ValueError, RecursionError):
-        words = None
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ValueError("a JSON array of strings")
-    return tuple(words)
-
-
-def _flag(value: Any) -> bool:
-    if value not in (0, 1):
-        raise ValueError("0 or 1")
-    return bool(value)
-
-
-def _memory(values: Mapping[str, Any]) -> Memory:
-    memory_id = values["memory_id"]
-    fields = {name: values[name] for name in COLUMNS}
-    for name in LIST_COLUMNS:
-        fields[name] = _read_cell(_words, fields[name], memory_id, name)
-    for name in FLAG_COLUMNS:
-        fields[name] = _read_cell(_flag, fields[name], memory_id, name)
-    for name in TIME_COLUMNS:
-        fields[name] = _read_cell(_time, fields[name], memory_id, name)
-    return Memory(**fields)
-
-
-def _time(value: Any) -> Any:
-    try:
-        return from_microseconds(value)
-    except (TypeError, OverflowError):
-        raise ValueError("a time in whole microseconds between the years 1 and 9999") from None
-
-
-def _changed_cells(update: Update) -> dict[str, Any]:
-    changed = [name for name in COLUMNS if getattr(update.before, name) != getattr(update.after, name)]
-    cells = {name: _cell(update.after, name) for name in changed}
-    if update.raw is not None:
-        # Back to the spelling of before: people write JSON with other spaces than memfold.
-        values = _decode_raw(update.raw)
-        earlier = _memory(values)
-        cells |= {name: values[name] for name in changed if getattr(earlier, name) == getattr(update.after, name)}
-    return cells
-
-
-def _cell(memory: Memory, name: str) -> Any:
-    value = getattr(memory, name)
-    if name in LIST_COLUMNS:
-        return json.dumps(value, ensure_ascii=False)
-    if name in FLAG_COLUMNS:
-        return int(value)
-    return microseconds(value) if name in TIME_COLUMNS else value
-
-
-def _encode_raw(values: Mapping[str, Any]) -> bytes:
-    # Columns that people add may hold bytes; JSON has none.
-    return json.dumps(
-        values, ensure_ascii=False, default=lambda blob: {"base64": base64.b64encode(blob).decode()}
-    ).encode()
-
-
-def _decode_raw(raw: bytes) -> dict[str, Any]:
-    return {
-        name: base64.b64decode(value["base64"]) if isinstance(value, dict) else value
-        for name, value in json.loads(raw).items()
-    }
 
 
 def _quoted(column: str) -> str:
