@@ -1,9 +1,8 @@
-"""What a text says, as integers: its normal form, its tokens in order and the classes of those tokens."""
+"""What a text says, as integers: its normal form, its canonical tokens in order and the classes of those tokens."""
 
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,8 +10,30 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-INVISIBLE = regex.compile(r"[\p{Cf}\p{Cc}\p{White_Space}\u115f\u1160\u3164\uffa0\u2800]+")
-FACT = regex.compile(r"\S*[\p{N}/\\_@+$€£%<>=&|#~^*?؟？.:-]\S*")
+from memfold.canonical import canonical
+from memfold.lexicon import BIT, classes
+from memfold.tokens import Token, plain, scan
+
+INVISIBLE = regex.compile(r"[\p{Cf}\p{Cc}\p{White_Space}\p{Default_Ignorable_Code_Point}\u2800]*")
+
+# What kind of token carries which class of fact, whatever its word is.
+KIND_CLASS = {
+    "number": BIT["number"],
+    "quantity": BIT["number"] | BIT["unit"],
+    "fraction": BIT["number"],
+    "date": BIT["date"],
+    "time": BIT["time"],
+    "question": BIT["question"],
+    "struck": BIT["negation"],
+    "emoji": BIT["negation"],
+    **dict.fromkeys(
+        ("url", "email", "path", "flag", "version", "phone", "id", "code", "handle", "blood", "numeric_date", "raw"),
+        BIT["identifier"],
+    ),
+}
+
+# What is true of a whole text, as bits of ``Corpus.traits``.
+HAS_TABLE, SAYS_A_DAY, UNSPACED = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,59 +47,110 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Texts as integers, one row per text in the order given; rows of offsets have one more entry than there are texts."""
+    """Texts as integers, one row per text in the order given; each array of offsets has one more entry than texts.
+
+    ``tokens`` are the canonical tokens in order and ``marks`` what stands in front of each; ``keys`` are the sorted
+    distinct tokens of a text, for finding candidates.
+    """
 
     token_offsets: npt.NDArray[np.int64]
     tokens: npt.NDArray[np.int32]
+    marks: npt.NDArray[np.uint16]
     key_offsets: npt.NDArray[np.int64]
     keys: npt.NDArray[np.int32]
+    traits: npt.NDArray[np.uint8]
     vocabulary: Vocabulary
 
 
 def is_blank(text: str) -> bool:
     """Whether nothing is left of a text once white space and invisible characters are gone."""
-    return INVISIBLE.fullmatch(text) is not None or text == ""
+    return INVISIBLE.fullmatch(text) is not None
 
 
 def text_key(text: str) -> str:
-    """128-bit key, equal exactly for texts that differ in nothing but case, spacing, punctuation or Unicode form."""
-    return hashlib.blake2b(" ".join(_tokens(text)).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    """128-bit key, equal exactly for texts that differ in nothing but case, spacing, punctuation or Unicode form.
+
+    Signs, decimal points, question marks, emoji and the case of flags, paths, URLs and code are not punctuation.
+    """
+    clean = plain(text)
+    words = [part for token in scan(clean) for part in _key_words(token)]
+    if not words:
+        words = ["", clean.strip()]
+    return hashlib.blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def read_corpus(texts: Sequence[str]) -> Corpus:
     """The texts as integers; the same texts give the same corpus."""
-    ids: dict[str, int] = {}
-    tokens: list[int] = []
-    keys: list[int] = []
-    token_offsets, key_offsets = [0], [0]
+    reader = _Reader()
     for text in texts:
-        row = [ids.setdefault(token, len(ids)) for token in _tokens(text)]
-        tokens += row
-        keys += sorted(set(row))
-        token_offsets.append(len(tokens))
-        key_offsets.append(len(keys))
-    words = list(ids)
-    return Corpus(
-        token_offsets=np.array(token_offsets, np.int64),
-        tokens=np.array(tokens, np.int32),
-        key_offsets=np.array(key_offsets, np.int64),
-        keys=np.array(keys, np.int32),
-        vocabulary=Vocabulary(
-            words=words,
-            classes=np.array([1 if FACT.fullmatch(word) else 0 for word in words], np.uint32),
-            hashes=np.array([_stable_hash(word) for word in words], np.uint64),
-        ),
-    )
+        reader.read(text)
+    return reader.corpus()
 
 
-def _stable_hash(word: str) -> int:
+def stable_hash(word: str) -> int:
+    """64-bit hash of a word that is the same in every process and on every machine."""
     return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def _tokens(text: str) -> list[str]:
-    plain = unicodedata.normalize("NFC", text)
-    found = []
-    for word in plain.split():
-        bare = word.strip("\"'“”‘’«»()[]{}!,;。、，.") or word
-        found += [bare] if FACT.fullmatch(bare) else regex.findall(r"[\p{L}\p{M}\p{N}_]+", bare.casefold()) or [bare]
-    return found
+class _Reader:
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+        self.classes: list[int] = []
+        self.tokens: list[int] = []
+        self.marks: list[int] = []
+        self.token_offsets = [0]
+        self.keys: list[int] = []
+        self.key_offsets = [0]
+        self.traits: list[int] = []
+        self.seen: dict[str, tuple[list[int], list[int], list[int], int]] = {}
+
+    def read(self, text: str) -> None:
+        row = self.seen.get(text)
+        if row is None:
+            row = self.seen[text] = self._row(text)
+        ids, marks, keys, traits = row
+        self.tokens += ids
+        self.marks += marks
+        self.token_offsets.append(len(self.tokens))
+        self.keys += keys
+        self.key_offsets.append(len(self.keys))
+        self.traits.append(traits)
+
+    def _row(self, text: str) -> tuple[list[int], list[int], list[int], int]:
+        tokens, lang = canonical(text)
+        ids = [self._id(token) for token in tokens]
+        traits = HAS_TABLE if lang.code else 0
+        if any(self.classes[i] & BIT["relative_day"] for i in ids):
+            traits |= SAYS_A_DAY
+        if lang.code in ("zh", "ja"):
+            traits |= UNSPACED
+        return ids, [token.marks for token in tokens], sorted(set(ids)), traits
+
+    def _id(self, token: Token) -> int:
+        found = self.ids.get(token.word)
+        if found is None:
+            found = self.ids[token.word] = len(self.ids)
+            self.classes.append(classes().get(token.word, 0) | KIND_CLASS.get(token.kind, 0))
+        return found
+
+    def corpus(self) -> Corpus:
+        words = list(self.ids)
+        return Corpus(
+            token_offsets=np.array(self.token_offsets, np.int64),
+            tokens=np.array(self.tokens, np.int32),
+            marks=np.array(self.marks, np.uint16),
+            key_offsets=np.array(self.key_offsets, np.int64),
+            keys=np.array(self.keys, np.int32),
+            traits=np.array(self.traits, np.uint8),
+            vocabulary=Vocabulary(
+                words=words,
+                classes=np.array(self.classes, np.uint32),
+                hashes=np.array([stable_hash(word) for word in words], np.uint64),
+            ),
+        )
+
+
+def _key_words(token: Token) -> list[str]:
+    if token.kind == "emoticon":
+        return []
+    return token.word.split("-") if token.kind == "hyphenated" else [token.word]

@@ -1,22 +1,49 @@
-"""Whether two texts say the same, judged by the words that differ."""
+"""Whether two texts say the same, judged by the words that differ and never by how many they share."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
 
+from memfold import kernel
+from memfold.kernel import CONFLICT, CONTAINS, DISTINCT, SAME, SAYS_A_DAY, SUPERSEDES
+from memfold.lexicon import BIT
 from memfold.text import Corpus
+from memfold.tokens import CAPITAL
 
-SAME, CONTAINS, CONFLICT, SUPERSEDES, DISTINCT = range(5)
 NAMES = ("same", "contains", "conflict", "supersedes", "distinct")
+
+# From this many pairs on, loading the compiled kernel (half a second once it is in numba's cache) pays for itself.
+COMPILED_FROM_PAIRS = 200_000
+
+__all__ = [
+    "CONFLICT",
+    "CONTAINS",
+    "DISTINCT",
+    "NAMES",
+    "SAME",
+    "SUPERSEDES",
+    "Explanation",
+    "Verdicts",
+    "explain",
+    "judge",
+    "would_lose",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """One entry per judged pair. ``winner``: 0 none, 1 left, 2 right; ``added``: words that the longer side adds."""
+    """One entry per judged pair.
+
+    ``winner`` (0 none, 1 left, 2 right) is the longer side of a containment, the newer of a conflict or supersession;
+    ``added`` is how many words the longer side adds.
+    """
 
     left: npt.NDArray[np.int32]
     right: npt.NDArray[np.int32]
@@ -47,27 +74,157 @@ def judge(
     ``newer``: 0 unknown, 1 left, 2 right. ``same_day``: both days are known and equal; texts that say today or now
     are never the same without it.
     """
-    same = np.array([_row(corpus, a) == _row(corpus, b) for a, b in zip(left, right, strict=True)], bool)
-    verdict = np.where(same, SAME, DISTINCT).astype(np.int8)
-    return Verdicts(left, right, verdict, np.zeros(len(left), np.int8), np.zeros(len(left), np.int32))
+    if len(left) >= COMPILED_FROM_PAIRS:
+        return _judge_compiled(corpus, left, right, newer, same_day)
+    return _judge_plain(corpus, left, right, newer, same_day)
 
 
 def explain(corpus: Corpus, verdicts: Verdicts, index: int) -> Explanation:
-    """The verdict of one pair in words."""
-    a, b = _row(corpus, int(verdicts.left[index])), _row(corpus, int(verdicts.right[index]))
+    """The verdict of one pair in words, such as "numbers differ: 14 / 16" or "negated on one side: not"."""
+    a, b = int(verdicts.left[index]), int(verdicts.right[index])
+    left, right = _row(corpus, a), _row(corpus, b)
+    only_left = _only(left, right)
+    only_right = _only(right, left)
     words = corpus.vocabulary.words
-    only_left = tuple(words[i] for i in dict.fromkeys(a) if i not in b)
-    only_right = tuple(words[i] for i in dict.fromkeys(b) if i not in a)
-    if verdicts.verdict[index] == SAME:
-        return Explanation("nothing differs that carries a fact", only_left, only_right)
-    return Explanation(f"words differ: {' '.join(only_left)} / {' '.join(only_right)}", only_left, only_right)
+    return Explanation(
+        _reason(corpus, int(verdicts.verdict[index]), a, b, only_left, only_right),
+        tuple(words[token] for token in only_left),
+        tuple(words[token] for token in only_right),
+    )
 
 
 def would_lose(corpus: Corpus, removed: Sequence[int], kept: Sequence[int]) -> tuple[str, ...]:
-    """The facts of the removed texts that stand in none of the kept ones, in canonical form; () when nothing is lost."""
+    """The facts of the removed texts that stand in none of the kept ones, in canonical form.
+
+    A fact is a URL or other identifier, a number, a date or time, a negation or a name; () when nothing would be lost.
+    """
     stays = {token for row in kept for token in _row(corpus, row)}
-    gone = dict.fromkeys(token for row in removed for token in _row(corpus, row) if token not in stays)
-    return tuple(corpus.vocabulary.words[token] for token in gone if corpus.vocabulary.classes[token])
+    lost: dict[int, None] = {}
+    for row in removed:
+        start, end = int(corpus.token_offsets[row]), int(corpus.token_offsets[row + 1])
+        for place in range(start, end):
+            token = int(corpus.tokens[place])
+            is_fact = corpus.vocabulary.classes[token] & FACT or corpus.marks[place] & CAPITAL
+            if is_fact and token not in stays:
+                lost[token] = None
+    return tuple(corpus.vocabulary.words[token] for token in lost)
+
+
+FACT = BIT["number"] | BIT["date"] | BIT["time"] | BIT["identifier"] | BIT["negation"]
+
+
+# ------------------------------------------------------------------------------------------------------- one kernel
+
+
+def _judge_plain(corpus, left, right, newer, same_day):  # type: ignore[no-untyped-def]
+    size = len(left)
+    verdict, winner, added = [0] * size, [0] * size, [0] * size
+    kernel.judge_rows(
+        corpus.token_offsets.tolist(),
+        corpus.tokens.tolist(),
+        corpus.marks.tolist(),
+        corpus.vocabulary.classes.tolist(),
+        corpus.traits.tolist(),
+        np.asarray(left).tolist(),
+        np.asarray(right).tolist(),
+        np.asarray(newer).tolist(),
+        np.asarray(same_day).tolist(),
+        verdict,
+        winner,
+        added,
+    )
+    return Verdicts(left, right, np.array(verdict, np.int8), np.array(winner, np.int8), np.array(added, np.int32))
+
+
+def _judge_compiled(corpus, left, right, newer, same_day):  # type: ignore[no-untyped-def]
+    size = len(left)
+    verdict, winner, added = np.zeros(size, np.int8), np.zeros(size, np.int8), np.zeros(size, np.int32)
+    compiled_kernel().judge_rows(
+        corpus.token_offsets,
+        corpus.tokens,
+        corpus.marks.astype(np.int64),
+        corpus.vocabulary.classes.astype(np.int64),
+        corpus.traits.astype(np.int64),
+        np.ascontiguousarray(left, np.int32),
+        np.ascontiguousarray(right, np.int32),
+        np.ascontiguousarray(newer, np.int8),
+        np.ascontiguousarray(same_day, np.bool_),
+        verdict,
+        winner,
+        added,
+    )
+    return Verdicts(left, right, verdict, winner, added)
+
+
+@cache
+def compiled_kernel() -> ModuleType:
+    """The kernel's file loaded again, with numba's compiler as its ``jit``."""
+    import numba
+
+    spec = importlib.util.spec_from_file_location("memfold.kernel_compiled", kernel.__file__)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"the kernel's file {kernel.__file__} cannot be loaded again; nothing was judged")
+    module = importlib.util.module_from_spec(spec)
+    module.__dict__["jit"] = numba.njit(cache=True, nogil=True)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ---------------------------------------------------------------------------------------------------------- in words
+
+
+_DIFFERENCES = (
+    ("question", "a question on one side"),
+    ("negation", "negated on one side"),
+    ("condition", "a condition on one side"),
+    ("limit", "limited on one side"),
+    ("hedge", "uncertain on one side"),
+    ("date", "dates differ"),
+    ("time", "times differ"),
+    ("number", "numbers differ"),
+    ("identifier", "identifiers differ"),
+    ("modal", "must, may or can differs"),
+    ("quantifier", "how many differs"),
+    ("polarity", "opposite or other action"),
+    ("direction", "direction differs"),
+)
+
+
+def _reason(corpus: Corpus, verdict: int, a: int, b: int, only_left: list[int], only_right: list[int]) -> str:
+    words, classes = corpus.vocabulary.words, corpus.vocabulary.classes
+    if not only_left and not only_right:
+        days = [words[t] for t in _row(corpus, a) if classes[t] & BIT["relative_day"]]
+        if verdict == SAME:
+            return "the same words" if _row(corpus, a) == _row(corpus, b) else "the same words in another order"
+        if verdict == DISTINCT and days and int(corpus.traits[a]) & SAYS_A_DAY:
+            return f"said on different or unknown days: {', '.join(dict.fromkeys(days))}"
+        if verdict != CONTAINS:
+            return "the same words in an order that carries the fact"
+    if verdict == SAME:
+        return "nothing differs that carries a fact"
+    if verdict == CONTAINS:
+        added = [words[token] for token in only_left or only_right]
+        return f"adds: {' '.join(added)}" if added else "adds words that stand in both"
+    if verdict == SUPERSEDES:
+        signs = [words[t] for t in (*only_left, *only_right) if classes[t] & BIT["change"]]
+        return f"the newer says that it changed: {', '.join(signs)}"
+    for name, label in _DIFFERENCES:
+        l_hits = [words[t] for t in only_left if classes[t] & BIT[name]]
+        r_hits = [words[t] for t in only_right if classes[t] & BIT[name]]
+        if l_hits or r_hits:
+            return f"{label}: {_sides(l_hits, r_hits)}"
+    return f"words differ: {_sides([words[t] for t in only_left], [words[t] for t in only_right])}"
+
+
+def _sides(left: list[str], right: list[str]) -> str:
+    if left and right:
+        return f"{' '.join(left)} / {' '.join(right)}"
+    return " ".join(left or right)
+
+
+def _only(here: list[int], there: list[int]) -> list[int]:
+    other = set(there)
+    return [token for token in dict.fromkeys(here) if token not in other]
 
 
 def _row(corpus: Corpus, row: int) -> list[int]:

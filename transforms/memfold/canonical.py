@@ -1,0 +1,376 @@
+"""A text's canonical tokens: fillers and function words out, numbers, dates, units, spelling and verbs in one form."""
+
+from __future__ import annotations
+
+from memfold.forms import fold_forms
+from memfold.lexicon import BIT, Language, classes, detect, language
+from memfold.spelling import corrected, is_known
+from memfold.tokens import ARTICLE, BOUNDARY, BREAK, CAPITAL, COLON, COMMA, HARD, POSSESSIVE, Token, plain, scan
+
+DECORATION = frozenset({"emoji", "emoticon"})
+NEGATIVE_EMOJI = frozenset("❌🚫⛔👎✖")
+
+
+def canonical(text: str) -> tuple[list[Token], Language]:
+    """The canonical tokens of a text in order, and the language whose table was used (its code is "" for none)."""
+    tokens = scan(plain(text))
+    spoken = [token for token in tokens if token.kind not in DECORATION or token.word[0] in NEGATIVE_EMOJI]
+    if not any(token.kind not in ("question", "symbol", "emoji", "emoticon") for token in spoken):
+        return [Token(plain(text).strip(), "raw", 0)], language("")
+    lang = language(detect(spoken))
+    tokens = _expanded(spoken, lang)
+    tokens = _without_openings(tokens, lang)
+    tokens = _with_question(tokens, lang)
+    tokens = _replaced(tokens, lang)
+    tokens = fold_forms(tokens, lang)
+    if lang.code == "en":
+        tokens = _active(tokens, lang)
+        tokens = _possessive(tokens, lang)
+    tokens = _plain_words(tokens, lang)
+    return _without_repetition(tokens), lang
+
+
+# --------------------------------------------------------------------------------- contractions, hyphens, possessives
+
+
+def _expanded(tokens: list[Token], lang: Language) -> list[Token]:
+    found: list[Token] = []
+    owed = 0
+    for token in tokens:
+        marks = token.marks | owed
+        owed = 0
+        word = token.word
+        if token.kind == "hyphenated":
+            found += _split_hyphens(word, marks, lang)
+        elif token.kind != "word":
+            found.append(Token(word, token.kind, marks))
+        elif word in lang.contractions:
+            parts = lang.contractions[word]
+            found += [Token(part, "word", marks if place == 0 else 0) for place, part in enumerate(parts)]
+        elif "'" in word:
+            parts, owed = _apostrophe(word, lang)
+            found += [Token(part, "word", marks if place == 0 else 0) for place, part in enumerate(parts)]
+        else:
+            found.append(Token(word, "word", marks))
+    return found
+
+
+_ENDINGS = {"n't": "not", "'re": "are", "'ve": "have", "'ll": "will", "'m": "am"}
+
+
+def _apostrophe(word: str, lang: Language) -> tuple[tuple[str, ...], int]:
+    head, _, tail = word.partition("'")
+    if head in lang.elisions and tail:
+        return (lang.elisions[head], tail), 0
+    if lang.code in ("en", ""):
+        if word.endswith("'s"):
+            return (word[:-2],), POSSESSIVE
+        for ending, full in _ENDINGS.items():
+            if word.endswith(ending):
+                return (word[: -len(ending)], full), 0
+    return (word,), 0
+
+
+def _split_hyphens(word: str, marks: int, lang: Language) -> list[Token]:
+    """ "head-less" is one word where the dictionary has "headless"; "end-to-end" is three."""
+    parts = word.split("-")
+    if word in lang.contractions or word in lang.numbers:
+        return [Token(word, "word", marks)]
+    if len(parts) == 2:
+        whole = "".join(parts)
+        if all(part in lang.numbers for part in parts):
+            return [Token(word, "hyphenated", marks)]
+        if parts[0] not in _MEANINGFUL_PREFIXES and len(whole) > 5 and is_known(whole, lang.code):
+            return [Token(whole, "word", marks)]
+        if "-".join(parts) in ("wi-fi", "e-mail", "e-mails"):
+            return [Token(whole, "word", marks)]
+    return [Token(part, "word", marks if place == 0 else 0) for place, part in enumerate(parts)]
+
+
+# "re-sign" is not "resign".
+_MEANINGFUL_PREFIXES = frozenset({"re", "co", "un", "pre", "de", "non", "anti", "ex", "dis", "in"})
+
+
+# ----------------------------------------------------------------------------------------- openings, reports, fillers
+
+
+def _without_openings(tokens: list[Token], lang: Language) -> list[Token]:
+    """Without "Note:", "By the way," and "The user said that", however many of them stand in a row."""
+    while True:
+        shorter = _without_opening(tokens, lang)
+        if shorter is None:
+            shorter = _without_report(tokens, lang)
+        if shorter is None:
+            return tokens
+        tokens = shorter
+
+
+def _without_opening(tokens: list[Token], lang: Language) -> list[Token] | None:
+    if not tokens:
+        return None
+    for words in lang.openings.get(tokens[0].word, ()):
+        length = len(words)
+        if len(tokens) <= length or tuple(token.word for token in tokens[:length]) != words:
+            continue
+        bounded = tokens[length].marks & BOUNDARY or words[-1] in _CLAUSE_WORDS or len(words) > 3
+        if bounded or words in lang.bare_openings:
+            return _from(tokens, length)
+    return None
+
+
+_CLAUSE_WORDS = frozenset({"that", "dass", "que", "что", "أن", "कि"})
+
+
+def _without_report(tokens: list[Token], lang: Language) -> list[Token] | None:
+    """What "the user said that he" says is said of the user."""
+    words = tuple(token.word for token in tokens[:8])
+    for opening, pronouns, subject, that_needed in lang.reports:
+        length = len(opening)
+        if words[:length] != opening or len(tokens) <= length:
+            continue
+        rest = _from(tokens, length)
+        glued = lang.words("reports").get("glued")
+        if rest[0].word in pronouns:
+            rest = [Token(word, "word", 0) for word in subject] + rest[1:]
+            return _verb_second(rest, len(subject), lang) if that_needed else rest
+        if lang.words("reports").get("verb_first") and that_needed:
+            return [Token(word, "word", 0) for word in subject] + rest
+        for case, full in lang.words("reports").get("cases", []):
+            parts = tuple(case.split())
+            if tuple(token.word for token in rest[: len(parts)]) == parts:
+                return [Token(word, "word", 0) for word in full.split()] + rest[len(parts) :]
+        if (
+            that_needed
+            or (lang.code == "en" and rest[0].word in _NOUN_PHRASE_STARTS)
+            or (glued and rest[0].marks & BOUNDARY)
+        ):
+            return rest
+        if tokens[length].marks & (COLON | COMMA):
+            return rest
+    return None
+
+
+_NOUN_PHRASE_STARTS = frozenset({"the", "their", "his", "her", "my", "a", "an", "these", "this"})
+
+
+def _verb_second(tokens: list[Token], subject: int, lang: Language) -> list[Token]:
+    """German: the verb that "dass" puts last stands second once "dass" is gone."""
+    if not lang.words("reports").get("verb_last_after") or len(tokens) <= subject + 1:
+        return tokens
+    if any(token.marks & BOUNDARY for token in tokens[subject:]):
+        return tokens
+    return [*tokens[:subject], tokens[-1], *tokens[subject:-1]]
+
+
+def _from(tokens: list[Token], start: int) -> list[Token]:
+    rest = tokens[start:]
+    return [Token(rest[0].word, rest[0].kind, rest[0].marks & ~(BOUNDARY | CAPITAL)), *rest[1:]] if rest else rest
+
+
+def _replaced(tokens: list[Token], lang: Language) -> list[Token]:
+    """Fillers dropped, phrases with a class as one token, several spellings of one thing as one."""
+    phrases = lang.phrases
+    found: list[Token] = []
+    owed = at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        match = None
+        for phrase in phrases.get(token.word, ()):
+            length = len(phrase.words)
+            run = tokens[at : at + length]
+            if tuple(other.word for other in run) == phrase.words and not any(t.marks & BOUNDARY for t in run[1:]):
+                match = phrase
+                break
+        if match is None:
+            found.append(token if not owed else token._replace(marks=token.marks | owed))
+            owed = 0
+            at += 1
+            continue
+        marks = token.marks | owed
+        owed = 0 if match.becomes else marks & ~CAPITAL
+        kind = "word" if len(match.words) > 1 or token.kind in ("character", "hyphenated") else token.kind
+        found += [Token(word, kind, marks if place == 0 else 0) for place, word in enumerate(match.becomes)]
+        at += len(match.words)
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------- questions
+
+_AUXILIARIES = frozenset({"is", "are", "was", "were", "do", "does", "did", "can", "could", "will", "would", "should", "shall", "may", "has", "have", "had", "am"})  # fmt: skip
+_SUBJECTS = frozenset({"the", "a", "an", "user", "i", "we", "you", "he", "she", "they", "it", "this", "that", "these", "those", "there", "my", "our", "your", "his", "her", "their", "any", "customer"})  # fmt: skip
+
+
+def _with_question(tokens: list[Token], lang: Language) -> list[Token]:
+    """A question without its mark ("Is the job running") gets it."""
+    if lang.code != "en" or len(tokens) < 3 or any(token.word == "?" for token in tokens):
+        return tokens
+    if tokens[0].word in _AUXILIARIES and tokens[1].word in _SUBJECTS:
+        return [*tokens, Token("?", "question", 0)]
+    return tokens
+
+
+# -------------------------------------------------------------------------------------------------- English word order
+
+
+def _active(tokens: list[Token], lang: Language) -> list[Token]:
+    """ "The script is owned by the platform team" as "the platform team owns the script"."""
+    for at in range(1, len(tokens) - 3):
+        copula, participle, by = tokens[at : at + 3]
+        if (
+            by.word != "by"
+            or copula.word not in ("is", "are", "was", "were")
+            or participle.word not in lang.participles
+        ):
+            continue
+        patient = tokens[:at]
+        if any(t.marks & (BOUNDARY & ~COMMA) for t in tokens[1 : at + 3]) or any(
+            t.word in _CLAUSE_BREAKS for t in patient
+        ):
+            return tokens
+        end = at + 3
+        while end < len(tokens) and not tokens[end].marks & BOUNDARY and not _starts_adjunct(tokens[end]):
+            end += 1
+        agent, rest = tokens[at + 3 : end], tokens[end:]
+        if (
+            not 0 < len(agent) <= 4
+            or agent[0].word.endswith("ing")
+            or agent[0].kind in ("date", "time", "number", "quantity")
+        ):
+            return tokens
+        if agent[0].word in lang.words("weekdays") or any(t.word in _CLAUSE_BREAKS for t in agent):
+            return tokens
+        verb = lang.participles[participle.word] if copula.word in ("is", "are") else participle.word
+        first = Token(agent[0].word, agent[0].kind, agent[0].marks)
+        return [first, *agent[1:], Token(verb, "word", 0), *patient, *rest]
+    return tokens
+
+
+_CLAUSE_BREAKS = frozenset({"that", "which", "who", "and", "or", "but", "if", "when", "not", "no", "never", "because", "is", "are", "was", "were", "has", "have", "will", "must", "should", "may", "can"})  # fmt: skip
+
+
+def _starts_adjunct(token: Token) -> bool:
+    return token.word != "of" and bool(
+        classes().get(token.word, 0) & (BIT["preposition"] | BIT["adjunct"] | BIT["conjunction"])
+    )
+
+
+def _possessive(tokens: list[Token], lang: Language) -> list[Token]:
+    """ "The passport of the user expires" as "the user's passport expires": one word, "of", one owner, then the verb."""
+    start = 1 if tokens and tokens[0].word in lang.articles else 0
+    if len(tokens) < start + 4 or tokens[start + 1].word != "of":
+        return tokens
+    owner = start + 2
+    if tokens[owner].word in lang.articles:
+        owner += 1
+    verb = owner + 1
+    if verb >= len(tokens) or any(token.marks & BOUNDARY for token in tokens[1 : verb + 1]):
+        return tokens
+    if (
+        tokens[verb].word not in lang.copulas
+        and tokens[verb].word not in lang.agreement
+        and tokens[verb].word not in _PLAIN_VERBS
+    ):
+        return tokens
+    if (
+        classes().get(tokens[start].word, 0) & (BIT["quantifier"] | BIT["negation"] | BIT["limit"])
+        or tokens[start].kind != "word"
+    ):
+        return tokens
+    owned = tokens[start]
+    return [
+        tokens[owner]._replace(marks=tokens[owner].marks | ARTICLE),
+        Token(owned.word, "word", POSSESSIVE),
+        *tokens[verb:],
+    ]
+
+
+_PLAIN_VERBS = frozenset({"expires", "ends", "has", "was", "were", "will", "must", "needs", "lives", "works"})
+
+
+# ------------------------------------------------------------------------------------------------------------- words
+
+
+def _plain_words(tokens: list[Token], lang: Language) -> list[Token]:
+    """Articles and copulas out where the language allows, verbs without their -s, typos put right."""
+    found: list[Token] = []
+    owed = 0
+    english = lang.code == "en"
+    weekdays = lang.words("weekdays")
+    for place, token in enumerate(tokens):
+        marks = token.marks | owed
+        owed = 0
+        word = token.word
+        if token.kind == "symbol" and word in ("~", "≈"):
+            found.append(Token("about", "word", marks))
+            continue
+        if token.kind != "word":
+            found.append(Token(word, token.kind, marks))
+            continue
+        following = tokens[place + 1].word if place + 1 < len(tokens) else ""
+        if english and word in lang.articles and place + 1 < len(tokens):
+            owed = marks & ~CAPITAL | ARTICLE
+            continue
+        if english and word in lang.copulas and _is_droppable_copula(following, lang):
+            owed = marks & ~CAPITAL | ARTICLE
+            continue
+        if english and word == "on" and following and _is_day(tokens[place + 1], weekdays):
+            owed = marks & ~CAPITAL | ARTICLE
+            continue
+        if english and word == "that" and found and found[-1].word in _REPORTING:
+            owed = marks & ~CAPITAL
+            continue
+        if english:
+            word = lang.agreement.get(word, word)
+        if not marks & CAPITAL:
+            word = corrected(word, lang.code)
+            if english:
+                word = lang.agreement.get(word, word)
+        found.append(Token(word, "word", marks))
+    return found
+
+
+_REPORTING = frozenset(
+    {
+        "says",
+        "say",
+        "said",
+        "report",
+        "reports",
+        "mention",
+        "know",
+        "note",
+        "state",
+        "mean",
+        "means",
+        "believe",
+        "think",
+    }
+)
+
+
+def _is_droppable_copula(following: str, lang: Language) -> bool:
+    return bool(following) and following not in lang.words("keep_copula_before")
+
+
+def _is_day(token: Token, weekdays: dict[str, int]) -> bool:
+    return token.kind == "date" or token.word in weekdays or token.word.rstrip("s") in weekdays
+
+
+def _without_repetition(tokens: list[Token]) -> list[Token]:
+    """Without sentences that say again, word for word, what a sentence before them said."""
+    if not any(token.marks & HARD for token in tokens[1:]):
+        return tokens
+    sentences: list[list[Token]] = []
+    for token in tokens:
+        if not sentences or (token.marks & HARD and sentences[-1]):
+            sentences.append([])
+        sentences[-1].append(token)
+    seen: set[tuple[str, ...]] = set()
+    kept: list[Token] = []
+    for sentence in sentences:
+        words = tuple(token.word for token in sentence)
+        if words in seen and len(words) > 1:
+            continue
+        seen.add(words)
+        kept += sentence
+    return kept

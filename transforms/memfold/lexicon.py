@@ -1,0 +1,270 @@
+"""The language tables, read once: which words negate, limit, count or fill in each language we know."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from memfold.tokens import Token, plain, scan
+
+LANGUAGES = ("en", "de", "fr", "es", "ru", "ar", "hi", "zh", "ja")
+
+# What a canonical token is, as bits. A token may be several things: "without" negates and is a preposition.
+CLASSES = (
+    "number",
+    "date",
+    "time",
+    "identifier",
+    "negation",
+    "limit",
+    "condition",
+    "hedge",
+    "modal",
+    "quantifier",
+    "direction",
+    "polarity",
+    "change",
+    "retract",
+    "relative_day",
+    "question",
+    "preposition",
+    "conjunction",
+    "coordinator",
+    "adjunct",
+    "order",
+    "anaphora",
+    "time_word",
+    "verb",
+    "unit",
+    "disjunction",
+)
+BIT: dict[str, int] = {name: 1 << position for position, name in enumerate(CLASSES)}
+
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A run of words and what stands in its place: nothing for a filler, one token for a phrase with a class."""
+
+    words: Words
+    becomes: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """One language's table, ready for look-up."""
+
+    code: str
+    table: dict[str, Any]
+    marks: frozenset[str] = frozenset()
+    articles: frozenset[str] = frozenset()
+    copulas: frozenset[str] = frozenset()
+    contractions: dict[str, Words] = field(default_factory=dict)
+    elisions: dict[str, str] = field(default_factory=dict)
+    phrases: dict[str, tuple[Phrase, ...]] = field(default_factory=dict)
+    openings: dict[str, tuple[Words, ...]] = field(default_factory=dict)
+    bare_openings: frozenset[Words] = frozenset()
+    reports: tuple[tuple[Words, Words, Words, bool], ...] = ()
+    numbers: dict[str, str] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    months: dict[str, int] = field(default_factory=dict)
+    agreement: dict[str, str] = field(default_factory=dict)
+    participles: dict[str, str] = field(default_factory=dict)
+
+    def words(self, section: str, key: str | None = None) -> dict[str, Any]:
+        """A section of the table as it stands in the file."""
+        found = self.table.get(section, {})
+        return found if key is None else found.get(key, {})
+
+
+@cache
+def language(code: str) -> Language:
+    """The table of a language; the empty one for a code that has no table."""
+    if code not in LANGUAGES:
+        return Language(code, {})
+    table = _read(code)
+    fillers = table.get("fillers", {})
+    openings = sorted({_cut(text, code) for text in fillers.get("opening", [])}, key=lambda words: (-len(words), words))
+    return Language(
+        code,
+        table,
+        marks=frozenset(table.get("marks", [])),
+        articles=frozenset(table.get("articles", [])),
+        copulas=frozenset(table.get("copulas", [])),
+        contractions={key: tuple(value.split()) for key, value in table.get("contractions", {}).items()},
+        elisions=table.get("elisions", {}),
+        phrases=_by_first(_phrases(table)),
+        openings={first: tuple(w for w in openings if w[0] == first) for first in {w[0] for w in openings}},
+        bare_openings=frozenset(_cut(text, code) for text in fillers.get("bare_opening", [])),
+        reports=tuple(_reports(table.get("reports", {}), code)),
+        numbers=table.get("numbers", {}),
+        units={**table.get("units", {})},
+        months=table.get("months", {}),
+        agreement=dict(_agreement(table.get("verbs", {}))),
+        participles=dict(_participles(table.get("verbs", {}))),
+    )
+
+
+@cache
+def classes() -> dict[str, int]:
+    """The class bits of every word and phrase that any table names, for texts in any language."""
+    found: dict[str, int] = {}
+    for code in (*LANGUAGES, "other"):
+        table = _read(code)
+        for name, texts in table.get("classes", {}).items():
+            for text in texts:
+                word = joined(_cut(text, code if code in LANGUAGES else ""))
+                found[word] = found.get(word, 0) | BIT[name]
+        for key, bit in (("months", "date"), ("weekdays", "date")):
+            for text in table.get(key, {}):
+                word = joined(_cut(text))
+                found[word] = found.get(word, 0) | BIT[bit]
+        for verb in table.get("verbs", {}).get("agreement", []):
+            found[verb] = found.get(verb, 0) | BIT["verb"]
+    return found
+
+
+def detect(tokens: list[Token]) -> str:
+    """The language of a text by its script and its commonest words; "" where no table fits."""
+    hits = dict.fromkeys(LANGUAGES, 0)
+    words = 0
+    for token in tokens:
+        if token.kind in ("character", "kana"):
+            hits["ja" if token.kind == "kana" or "\u3041" <= token.word[0] <= "\u309f" else "zh"] += 1
+            words += 1
+        elif token.kind in ("word", "hyphenated"):
+            words += 1
+            for code in _marked().get(token.word, ()):
+                hits[code] += 1
+            if "'" in token.word and token.word.partition("'")[0] in _ELIDED:
+                hits["fr"] += 1
+    if hits["ja"]:
+        return "ja" if 4 * (hits["ja"] + hits["zh"]) >= words else ""
+    best = max(LANGUAGES, key=lambda code: hits[code])
+    return best if hits[best] and 6 * hits[best] >= words else ""
+
+
+def joined(words: Words) -> str:
+    """A phrase as one canonical token; Chinese and Japanese characters stand without spaces."""
+    if all(len(word) == 1 and ord(word) > 0x2E7F for word in words):
+        return "".join(words)
+    return " ".join(words)
+
+
+_ELIDED = frozenset({"l", "d", "qu", "n", "s", "j", "c", "jusqu", "lorsqu", "puisqu"})
+
+
+@cache
+def _marked() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for code in LANGUAGES:
+        for word in _read(code).get("marks", []):
+            found[word] = (*found.get(word, ()), code)
+    return found
+
+
+@cache
+def _read(code: str) -> dict[str, Any]:
+    return tomllib.loads((resources.files("memfold") / "tables" / f"{code}.toml").read_text("utf-8"))
+
+
+@cache
+def _cut(text: str, code: str = "") -> Words:
+    """A phrase of a table in the tokens that the scanner makes of it, contractions left whole."""
+    elisions = _read(code).get("elisions", {}) if code else {}
+    words: list[str] = []
+    for token in scan(plain(text)):
+        head, _, tail = token.word.partition("'")
+        if token.kind == "hyphenated":
+            words += token.word.split("-")
+        elif tail and head in elisions:
+            words += [elisions[head], tail]
+        else:
+            words.append(token.word)
+    return tuple(words)
+
+
+def _phrases(table: dict[str, Any]) -> Iterator[Phrase]:
+    for texts in table.get("classes", {}).values():
+        for text in texts:
+            words = _cut(text, table["language"])
+            if len(words) > 1:
+                yield Phrase(words, (joined(words),))
+    for groups in table.get("same", {}).values():
+        for first, *others in groups:
+            for other in others:
+                yield Phrase(_cut(other, table["language"]), _cut_to_phrases(table, first))
+    for text in table.get("fillers", {}).get("anywhere", []):
+        yield Phrase(_cut(text, table["language"]), ())
+    for before, filler in table.get("fillers", {}).get("after", []):
+        yield Phrase((before, filler), (before,))
+    for section in ("numbers", "units", "times_words"):
+        for text, value in table.get(section, {}).items():
+            words = _cut(text)
+            if len(words) > 1 or section == "times_words":
+                yield Phrase(words, (f"{_MARKER[section]}{value}",))
+
+
+_MARKER = {"numbers": "#", "units": "@", "times_words": "#"}
+
+
+def _cut_to_phrases(table: dict[str, Any], text: str) -> Words:
+    words = _cut(text)
+    named = {_cut(phrase) for texts in table.get("classes", {}).values() for phrase in texts if " " in phrase}
+    return (joined(words),) if words in named else words
+
+
+def _by_first(phrases: Iterator[Phrase]) -> dict[str, tuple[Phrase, ...]]:
+    found: dict[str, list[Phrase]] = {}
+    for phrase in phrases:
+        if phrase.words:
+            found.setdefault(phrase.words[0], []).append(phrase)
+    return {first: tuple(sorted(group, key=lambda phrase: -len(phrase.words))) for first, group in found.items()}
+
+
+def _reports(table: dict[str, Any], code: str) -> Iterator[tuple[Words, Words, Words, bool]]:
+    """(opening words, the pronouns that may follow, what the pronoun becomes, whether a clause must follow)."""
+    pronouns = tuple(table.get("pronouns", []))
+    for subject in table.get("subjects", []):
+        for verb in table.get("verbs", []):
+            for that in (*table.get("that", []), ""):
+                order = f"{verb} {subject} {that}" if table.get("verb_first") else f"{subject} {verb} {that}"
+                yield _cut(order, code), pronouns, _cut(subject, code), bool(that)
+
+
+def _agreement(verbs: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for verb in verbs.get("agreement", []):
+        yield third_person(verb), verb
+
+
+def third_person(verb: str) -> str:
+    """The -s form of an English verb."""
+    if verb == "have":
+        return "has"
+    if verb.endswith(("s", "x", "z", "ch", "sh", "o")):
+        return f"{verb}es"
+    return f"{verb[:-1]}ies" if verb.endswith("y") and verb[-2] not in "aeiou" else f"{verb}s"
+
+
+def _participles(verbs: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    irregular = {base: participle for base, _past, participle in verbs.get("irregular", [])}
+    for verb in verbs.get("passive", []):
+        if verb in irregular:
+            yield irregular[verb], verb
+            continue
+        if verb.endswith("e"):
+            yield f"{verb}d", verb
+        elif verb.endswith("y") and verb[-2] not in "aeiou":
+            yield f"{verb[:-1]}ied", verb
+        elif verb in _DOUBLED:
+            yield f"{verb}{verb[-1]}ed", verb
+        else:
+            yield f"{verb}ed", verb
+
+
+_DOUBLED = frozenset({"plan", "tag", "log", "stop", "control", "ship", "drop", "scan", "skip"})

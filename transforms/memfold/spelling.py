@@ -1,0 +1,97 @@
+"""Ordinary words with a typo, put right: only words that no dictionary knows, one slip from one that it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, lru_cache
+
+from memfold.lexicon import language
+
+# A slip in a shorter word too often makes another word, and a name.
+MIN_LETTERS = 5
+DICTIONARIES = {"en": "en", "de": "de", "fr": "fr", "es": "es", "ru": "ru"}
+# Russian and German inflect the end of a word in ways their dictionaries do not list.
+PROTECTED_ENDING = {"en": 1, "fr": 1, "es": 1, "de": 3, "ru": 3}
+VOWELS = frozenset("aeiouyáéíóúàèìòùâêîôûäöüаеёиоуыэюя")
+
+
+@lru_cache(maxsize=200_000)
+def corrected(word: str, code: str) -> str:
+    """The known word that this one is a slip away from, or the word itself where none or several are."""
+    if code not in DICTIONARIES or len(word) < MIN_LETTERS or not word.isalpha() or is_known(word, code):
+        return word
+    if code != "en" and is_known(word, "en"):
+        return word
+    ending = PROTECTED_ENDING[code]
+    found = {near for near in _slips(word, code) if near[-ending:] == word[-ending:] and _is_common(near, code)}
+    accents = {near for near in found if _bare(near) == _bare(word)}
+    found = accents or found
+    return found.pop() if len(found) == 1 else word
+
+
+def is_known(word: str, code: str) -> bool:
+    """Whether a language's dictionary, or the words that its table adds, hold the word."""
+    return word in _frequencies(code) or word in _added(code)
+
+
+@cache
+def _frequencies(code: str) -> dict[str, int]:
+    if code not in DICTIONARIES:
+        return {}
+    from spellchecker import SpellChecker
+
+    frequencies: dict[str, int] = SpellChecker(language=DICTIONARIES[code]).word_frequency.dictionary
+    return frequencies
+
+
+@cache
+def _added(code: str) -> frozenset[str]:
+    return frozenset(language(code).words("known").get("words", []))
+
+
+def _is_common(word: str, code: str) -> bool:
+    return word in _added(code) or _frequencies(code).get(word, 0) > RARE
+
+
+# The dictionaries list words seen once or twice in subtitles, and many names, with a count of 50.
+RARE = 60
+
+
+def _slips(word: str, code: str) -> Iterator[str]:
+    """Every word one slip away that keeps the first letter: a letter dropped, doubled, swapped, added or mistaken."""
+    letters = _ALPHABETS[code]
+    for at in range(1, len(word)):
+        yield word[:at] + word[at + 1 :]
+        if at + 1 < len(word):
+            yield word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+        for letter in letters:
+            yield word[:at] + letter + word[at:]
+            if _is_mistakable(word[at], letter):
+                yield word[:at] + letter + word[at + 1 :]
+    yield from (word + letter for letter in letters)
+
+
+def _is_mistakable(one: str, other: str) -> bool:
+    """Vowels for vowels, and consonants of one sound: other swaps more often make another word."""
+    if _bare(one) == _bare(other) or (one in VOWELS and other in VOWELS):
+        return True
+    return any(
+        one in group and other in group
+        for group in ("mn", "sczß", "ckq", "bp", "dt", "vwf", "gj", "сз", "тд", "бп", "вф", "шщ")
+    )
+
+
+@cache
+def _bare(text: str) -> str:
+    import unicodedata
+
+    return "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
+
+
+_ALPHABETS = {
+    "en": "abcdefghijklmnopqrstuvwxyz",
+    "de": "abcdefghijklmnopqrstuvwxyzäöüß",
+    "fr": "abcdefghijklmnopqrstuvwxyzàâçéèêëîïôûùü",
+    "es": "abcdefghijklmnopqrstuvwxyzáéíóúñü",
+    "ru": "абвгдежзийклмнопрстуфхцчшщъыьэюя",
+}
