@@ -7,7 +7,6 @@ wrong; the caller adds the place.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,6 +14,16 @@ from urllib.parse import quote
 
 from memfold.memory import Memory
 from memfold_flows.stores.archive_times import read_time, spell_time
+from memfold_flows.stores.archive_values import (
+    read_count,
+    read_flag,
+    read_identifier,
+    read_memory_id,
+    read_number,
+    read_text,
+    read_words,
+    shown,
+)
 
 SCOPE_FIELDS = ("scope", "user_id", "agent_id", "project", "namespace")
 
@@ -134,7 +143,7 @@ def scope_of(record: Mapping[str, Any], names: Sequence[str]) -> str:
     Raises:
         ValueError: a scope field is neither text nor a whole number.
     """
-    present = [(name, str(value)) for name in names if (value := _identifier(record[name], name)) is not None]
+    present = [(name, str(value)) for name in names if (value := read_identifier(record[name], name)) is not None]
     if not present:
         return ""
     if len(present) == 1 and present[0][0] == "scope" and "=" not in present[0][1]:
@@ -156,7 +165,7 @@ def metadata_object(value: Any) -> dict[str, Any] | None:
     if isinstance(value, list) and value and all(isinstance(pair, tuple) for pair in value):
         value = dict(value)
     if value is not None and not isinstance(value, dict):
-        raise ValueError(f"metadata must be an object, got {_shown(value)}")
+        raise ValueError(f"metadata must be an object, got {shown(value)}")
     return value
 
 
@@ -227,107 +236,15 @@ def _same(one: Any, other: Any) -> bool:
     return to_json(one) == to_json(other)
 
 
-def _text(value: Any, name: str) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        # Without the value: it may be the memory's text.
-        raise ValueError(f"{name} must be text, got {_type_of(value)}")
-    if not value.isascii():
-        _require_characters(value, name)
-    return value
-
-
-def _identifier(value: Any, name: str) -> str | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"{name} must be text or a whole number, got {_shown(value)}")
-    return _text(value, name)
-
-
-def _memory_id(value: Any, name: str) -> str | None:
-    found = _identifier(value, name)
-    if found == "":
-        raise ValueError(f"{name} must not be empty")
-    return found
-
-
-def _words(value: Any, name: str) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list):
-        raise ValueError(f"{name} must be a list, got {_shown(value)}")
-    for word in value:
-        if not isinstance(word, str):
-            raise ValueError(f"{name} must be a list of texts, got {_shown(word)} in it")
-        _text(word, name)
-    return tuple(value)
-
-
-def _flag(value: Any, name: str) -> bool | None:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int) and value in (0, 1):
-        return bool(value)
-    raise ValueError(f"{name} must be true or false, got {_shown(value)}")
-
-
-def _number(value: Any, name: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} must be a number, got {_shown(value)}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = float("inf")
-    if math.isinf(number):
-        raise ValueError(f"{name} must be a finite number, got {_shown(value)}")
-    # Not a number is how a table of floats says that a value is missing.
-    return None if math.isnan(number) else number
-
-
-def _count(value: Any, name: str) -> int | None:
-    if isinstance(value, float):
-        if math.isnan(value):
-            return None
-        if not value.is_integer():
-            raise ValueError(f"{name} must be a whole number, got {_shown(value)}")
-        value = int(value)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63):
-        raise ValueError(f"{name} must be a whole number from 0 to 2^63 - 1, got {_shown(value)}")
-    return value
-
-
-def _shown(value: Any) -> str:
-    shown = repr(value) if isinstance(value, str | bool | float | type(None)) else _type_of(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        shown = str(value) if -(10**30) < value < 10**30 else "a number of more than 30 digits"
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
-
-
-def _type_of(value: Any) -> str:
-    known = {dict: "an object", list: "a list", bool: "true or false", int: "a number", float: "a number", str: "text"}
-    return known.get(type(value), type(value).__name__)
-
-
-def _require_characters(value: str, name: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{name} holds half a surrogate pair (character {error.start})") from None
-
-
 _READERS: dict[str, _Reader] = {
-    **dict.fromkeys(("content", "title", "kind", "tier", "trust"), _text),
-    **dict.fromkeys(("tags", "sessions", "links"), _words),
-    **dict.fromkeys(("pinned", "protected"), _flag),
-    **dict.fromkeys(("importance", "confidence"), _number),
+    **dict.fromkeys(("content", "title", "kind", "tier", "trust"), read_text),
+    **dict.fromkeys(("tags", "sessions", "links"), read_words),
+    **dict.fromkeys(("pinned", "protected"), read_flag),
+    **dict.fromkeys(("importance", "confidence"), read_number),
     **dict.fromkeys(TIMES, read_time),
-    "memory_id": _memory_id,
-    "session_id": _identifier,
-    "use_count": _count,
+    "memory_id": read_memory_id,
+    "session_id": read_identifier,
+    "use_count": read_count,
 }
 
 #: Every field of a memory that an archive can hold, whatever it is called there.

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time
 from typing import Any
 
 from memfold.memory import EPOCH, MICROSECOND, microseconds
+from memfold_flows.stores.archive_values import shown, type_of
 
 # Seconds reach the year 5138 at 1e11; milliseconds reach it at 1e14 and are back in March 1973 at 1e11.
 _SECONDS_BELOW = 10**11
@@ -35,11 +36,11 @@ def read_time(value: Any, name: str) -> datetime | None:
     if isinstance(value, str):
         return _read_iso(value, name)
     if isinstance(value, datetime):
-        return _in_utc(value, name)
+        return _in_utc(value)
     if isinstance(value, date):
         return datetime.combine(value, time(), UTC)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} must be a time, got {type(value).__name__}")
+        raise ValueError(f"{name} must be a time, got {type_of(value)}")
     return EPOCH + _epoch_microseconds(value, name) * MICROSECOND
 
 
@@ -56,27 +57,22 @@ def spell_time(moment: datetime, like: Any) -> Any:
 
 def _read_iso(text: str, name: str) -> datetime:
     if not _ISO.fullmatch(text):
-        raise ValueError(f"{name} must be a date, or a date and time in ISO 8601, got {_shown(text)}")
+        raise ValueError(f"{name} must be a date, or a date and time in ISO 8601, got {shown(text)}")
     try:
-        return _in_utc(datetime.fromisoformat(text.replace("z", "Z")), name)
-    except ValueError:
-        raise ValueError(f"{name} is no date and time that exists, got {_shown(text)}") from None
+        return _in_utc(datetime.fromisoformat(text.replace("z", "Z")))
+    except (ValueError, OverflowError):
+        raise ValueError(f"{name} must be a moment of the years 1 to 9999 in UTC, got {shown(text)}") from None
 
 
-def _in_utc(moment: datetime, name: str) -> datetime:
-    if moment.tzinfo is None:
-        return moment.replace(tzinfo=UTC)
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise ValueError(f"{name} must lie in the years 1 to 9999 in UTC, got {moment.isoformat()}") from None
+def _in_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _epoch_microseconds(value: float, name: str) -> int:
     if value < 0:
         raise ValueError(f"{name} must be ISO 8601 before 1970, not a number, got {value!r}")
     if value >= _MILLISECONDS_BELOW:
-        raise ValueError(f"{name} must be epoch seconds or milliseconds, got {_shown(str(value))}")
+        raise ValueError(f"{name} must be epoch seconds or milliseconds, got {shown(value)}")
     # Whole numbers stay exact, and round() brings a float back to the microsecond that it was written from.
     return round(value * (1_000_000 if value < _SECONDS_BELOW else 1000))
 
@@ -107,7 +103,3 @@ def _reads_as(form: Any, moment: datetime) -> bool:
         return read_time(form, "") == moment
     except ValueError:
         return False
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")
