@@ -46,6 +46,12 @@ KINDS = {
             "praisonai:.praisonai",
             "memfold_flows.stores.praisonai",
         ),
+        StoreKind(
+            "praisonai-file",
+            "PraisonAI's FileMemory: short_term.json and long_term.json in a user's folder",
+            "praisonai-file:.praisonai/memory/USER",
+            "memfold_flows.stores.praisonai_file",
+        ),
     )
 }
 

@@ -1,0 +1,239 @@
+"""The ``praisonai-file:`` store: what it reads in a ``FileMemory``, and how two files land as one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memfold.errors import BadRecord, BadUsage, StoreError, Transient
+from memfold_flows.stores import praisonai_landing
+from memfold_flows.stores.base import Update
+from memfold_flows.stores.praisonai_file import PraisonAIFileStore, open_store
+
+SAMPLE = Path(__file__).parents[2] / "data/praisonai/file/team-a"
+TIERS = ("short_term", "long_term")
+ROTATION = {"id": "a1", "content": "The pager moves on Tuesday.", "metadata": {}, "created_at": 1796071542.5}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the 63 memories that ``FileMemory`` wrote."""
+    return Path(shutil.copytree(SAMPLE, tmp_path / "memory" / "team-a"))
+
+
+@pytest.fixture
+def written(tmp_path: Path):
+    """Write a ``FileMemory`` of these items."""
+
+    def write(**tiers: Any) -> Path:
+        folder = tmp_path / "written"
+        folder.mkdir()
+        for tier, items in tiers.items():
+            (folder / f"{tier}.json").write_text(items if isinstance(items, str) else json.dumps(items))
+        return folder
+
+    return write
+
+
+def test_every_item_is_read_with_an_id_that_names_its_tier(folder):
+    """After an auto-promote an id stands in both tiers, so it needs two names."""
+    memories = snapshot(folder)
+
+    assert len(memories) == 63
+    memory = memories["short_term:bbb8a0d5bd50ce26"]
+    assert memory["content"] == "Started triage of the checkout latency alert; p95 is at 840 ms."
+    assert (memory["scope"], memory["session_id"], memory["importance"]) == ("team-a", "session-1", 0.5)
+    assert memory["use_count"] is None
+    assert memory["created_at"].isoformat(timespec="seconds") == "2026-11-30T20:45:42+00:00"
+    assert sum(each["protected"] for each in memories.values()) == 4
+
+
+def test_a_tier_that_no_agent_has_written_yet_is_empty(written):
+    """FileMemory makes each file when it first writes that tier."""
+    assert list(snapshot(written(long_term=[ROTATION]))) == ["long_term:a1"]
+
+
+@pytest.mark.parametrize(
+    ("items", "error", "says"),
+    [
+        ("[{", StoreError, "is not JSON; PraisonAI would read it as empty and overwrite it"),
+        ("", StoreError, "is not JSON"),
+        ("{}", StoreError, "is not a list of items"),
+        ([ROTATION, 5], BadRecord, "item 1 is not an object"),
+        ([{**ROTATION, "tags": []}], BadRecord, "item 0 has the key 'tags', with which FileMemory does not start"),
+        ([{**ROTATION, "id": None}], BadRecord, "item 0 has no id"),
+        ([{"id": "a1"}], BadRecord, "item 0 has no text as its content"),
+        ([ROTATION, ROTATION], BadRecord, "item 1 has the id 'a1', as another item of this tier has"),
+    ],
+)
+def test_a_damaged_file_is_an_error_and_stays_as_it_is(written, items, error, says):
+    """To FileMemory a damaged file is an empty memory, which it then overwrites."""
+    place = written(long_term=items)
+    before = files(place)
+
+    with pytest.raises(error, match=says):
+        PraisonAIFileStore(place)
+
+    assert files(place) == before
+
+
+def test_a_wrong_folder_is_an_error_and_nothing_is_created(tmp_path):
+    """A FileMemory that is opened on a wrong path looks empty."""
+    with pytest.raises(StoreError, match="there is no folder"):
+        open_store(str(tmp_path / "nowhere"), {})
+    with pytest.raises(StoreError, match=r"holds no short_term\.json and no long_term\.json; nothing was created"):
+        open_store(str(tmp_path), {})
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_above_asks_for_the_user_where_there_are_several(folder):
+    """PraisonAI keeps one folder per user below ``.praisonai/memory``."""
+    assert open_store(str(folder.parent), {}).url == f"praisonai-file://{folder}"
+    shutil.copytree(folder, folder.parent / "team-b")
+
+    with pytest.raises(BadUsage, match=r"2 users \(team-a, team-b\); choose one with \?user=NAME"):
+        open_store(str(folder.parent), {})
+    assert open_store(str(folder.parent), {"user": "team-b"}).url == f"praisonai-file://{folder.parent}/team-b"
+
+
+def test_only_the_file_that_changes_is_written(folder):
+    """Removing an item leaves the others, their order and the other file as they are."""
+    before = files(folder)
+    store = PraisonAIFileStore(folder)
+
+    with store.transaction() as transaction:
+        transaction.delete(["short_term:bbb8a0d5bd50ce26"])
+
+    assert items(folder, "short_term") == json.loads(before["short_term.json"])[1:]
+    assert {name: content for name, content in files(folder).items() if name != "short_term.json"} == {
+        name: content for name, content in before.items() if name != "short_term.json"
+    }
+    assert (folder / "short_term.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_removed_items_come_back_where_they_stood(folder):
+    """Short term is a rolling buffer: the order of the list decides what FileMemory drops next."""
+    before = files(folder)
+    store = PraisonAIFileStore(folder)
+    ids = [f"short_term:{item['id']}" for item in items(folder, "short_term")[1:4]]
+    ids += [f"long_term:{item['id']}" for item in items(folder, "long_term")[-2:]]
+
+    with store.transaction() as transaction:
+        raws = {memory_id: row.raw for memory_id, row in transaction.read(ids).items()}
+        transaction.delete(ids)
+    with store.transaction() as transaction:
+        assert transaction.restore(raws) == set()
+        assert transaction.restore(raws) == set(ids)
+
+    assert files(folder) == before
+
+
+def test_an_update_writes_metadata_and_importance_only(written):
+    """An eighth key would keep FileMemory from starting, so whatever else folds has no place."""
+    place = written(long_term=[ROTATION], short_term=[])
+
+    with PraisonAIFileStore(place).transaction() as transaction:
+        memory = transaction.read(["long_term:a1"])["long_term:a1"].memory
+        transaction.update([Update(memory, replace(memory, metadata='{"by": "ann"}', importance=0.75))])
+
+    assert items(place, "long_term") == [{**ROTATION, "metadata": {"by": "ann"}, "importance": 0.75}]
+
+
+def test_an_agent_that_writes_meanwhile_keeps_its_write(folder):
+    """The bytes are compared once more before they are replaced; then the pass refuses."""
+    def consolidate_beside_an_agent() -> None:
+        with PraisonAIFileStore(folder).transaction() as transaction:
+            transaction.delete(["short_term:bbb8a0d5bd50ce26"])
+            (folder / "long_term.json").write_text("[]")
+
+    with pytest.raises(StoreError, match=r"long_term\.json was written while it was being consolidated; nothing was"):
+        consolidate_beside_an_agent()
+
+    assert items(folder, "long_term") == []
+    assert len(items(folder, "short_term")) == 24
+    assert os.listdir(folder / ".memfold") == ["lock"]
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2])
+def test_a_landing_that_stopped_half_way_is_finished_or_dropped(folder, monkeypatch, renames):
+    """Before the first rename nothing has happened; after it, whoever comes next finishes the work."""
+    before = files(folder)
+    delete_first_of_both(folder, die_after=renames, monkeypatch=monkeypatch)
+
+    with PraisonAIFileStore(folder).transaction() as transaction:
+        assert transaction.ledger.runs() == []
+
+    if renames == 0:
+        assert files(folder) == before
+    else:
+        for tier in TIERS:
+            assert items(folder, tier) == json.loads(before[f"{tier}.json"])[1:]
+
+
+def test_a_file_that_an_agent_wrote_after_a_crash_is_not_overwritten(folder, monkeypatch):
+    """The rename that is still due would take away what the agent has written since."""
+    delete_first_of_both(folder, die_after=1, monkeypatch=monkeypatch)
+    (folder / "short_term.json").write_text("[]")
+
+    with PraisonAIFileStore(folder).transaction():
+        pass
+
+    assert items(folder, "short_term") == []
+    assert len(items(folder, "long_term")) == 38
+
+
+def test_two_memfolds_never_write_one_memory_at_a_time(folder):
+    """The second one is told to come back; it does not wait."""
+    with (
+        PraisonAIFileStore(folder).transaction(),
+        pytest.raises(Transient, match="another memfold is writing"),
+        PraisonAIFileStore(folder).transaction(),
+    ):
+        pytest.fail("two transactions at a time")
+
+
+class Died(BaseException):
+    """The process ends here: nothing after it runs, also no cleaning up."""
+
+
+def delete_first_of_both(folder: Path, *, die_after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the first item of each tier, but die after so many renames of the landing."""
+    store = PraisonAIFileStore(folder)
+    ids = [f"{tier}:{items(folder, tier)[0]['id']}" for tier in TIERS]
+    replace_file, done = os.replace, []
+
+    def replace_or_die(source: Any, target: Any) -> None:
+        if str(source).endswith(".new"):
+            if len(done) == die_after:
+                raise Died
+            done.append(source)
+        elif die_after == len(done) == 2:
+            raise Died
+        replace_file(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(praisonai_landing.os, "replace", replace_or_die)
+        patch.setattr(praisonai_landing.FilesLanding, "_settle", lambda self: None)
+        with suppress(Died), store.transaction() as transaction:
+            transaction.delete(ids)
+
+
+def snapshot(folder: Path) -> dict[str, dict[str, Any]]:
+    rows = [row for batch in PraisonAIFileStore(folder).snapshot() for row in batch.to_pylist()]
+    return {row["memory_id"]: row for row in rows}
+
+
+def items(folder: Path, tier: str) -> list[dict[str, Any]]:
+    return json.loads((folder / f"{tier}.json").read_text())
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
