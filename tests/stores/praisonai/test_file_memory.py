@@ -149,6 +149,7 @@ def test_an_update_writes_metadata_and_importance_only(written):
 
 def test_an_agent_that_writes_meanwhile_keeps_its_write(folder):
     """The bytes are compared once more before they are replaced; then the pass refuses."""
+
     def consolidate_beside_an_agent() -> None:
         with PraisonAIFileStore(folder).transaction() as transaction:
             transaction.delete(["short_term:bbb8a0d5bd50ce26"])
