@@ -43,9 +43,10 @@ def settle(unit: Unit, rows: Mapping[str, StoredRow], traits: StoreTraits, polic
     """Leave out what drifted: a survivor that drifted holds back its whole cluster, a member only itself."""
     settled = Settled(unit, rows)
     survivor = unit.survivor
-    survivor_drift = survivor and _drift(survivor, rows, policy)
+    drifts = {row.memory_id: _drift(row, rows, policy) for row in unit.rows}
+    survivor_drift = drifts[survivor.memory_id] if survivor else None
     for row in unit.rows:
-        why = _drift(row, rows, policy)
+        why = drifts[row.memory_id]
         if row.role == "member" and survivor_drift:
             why = f"was to go into {row.into_id!r}, which {survivor_drift}"
         if why:

@@ -1,0 +1,351 @@
+"""Stores filled for a test, and a pass over them without the planning: the plan is what the test says."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memfold.frames import REWRITE, TALLY, UNDO
+from memfold.memory import Memory
+from memfold.policy import Policy
+from memfold_flows.stores import applying, open_store, sqlite
+from memfold_flows.stores.base import ApplyReport, MemoryStore, RunRef, UndoReport
+from memfold_flows.stores.sqlite_rows import cells_of
+
+NOW = datetime(2026, 11, 30, 3, 0, tzinfo=UTC)
+
+
+class Filled(Protocol):
+    """A store that a test filled, and ways past memfold to what it holds."""
+
+    url: str
+    #: The id that the store gave to each memory.
+    ids: dict[str, str]
+
+    def open(self) -> MemoryStore:
+        """The store as memfold opens it for writing."""
+        ...
+
+    def contents(self) -> dict[str, Any]:
+        """Every memory as it is kept, by id: all columns, or its bytes; nothing of memfold's own bookkeeping."""
+        ...
+
+    def everything(self) -> Any:
+        """All that an undo has to bring back: the bytes of a file, the rows of all tables but memfold's own."""
+        ...
+
+    def reword(self, memory_id: str, content: str) -> None:
+        """An agent gives a memory another text."""
+        ...
+
+    def forget(self, memory_id: str) -> None:
+        """An agent deletes a memory."""
+        ...
+
+
+class FilledSqlite:
+    """memfold's own table in a file."""
+
+    def __init__(self, folder: Path, memories: Sequence[Memory]) -> None:
+        self.path = folder / "memories.db"
+        self.url = f"sqlite:{self.path}"
+        self.ids = {memory.memory_id: memory.memory_id for memory in memories}
+        sqlite.init(self.path)
+        for memory in memories:
+            self.insert(memory)
+        self.store = self.open()
+
+    def open(self) -> MemoryStore:
+        return open_store(self.url)
+
+    def insert(self, memory: Memory) -> None:
+        cells = cells_of(memory)
+        marks = ", ".join("?" * len(cells))
+        self.execute(f"insert into memories ({', '.join(cells)}) values ({marks})", *cells.values())
+
+    def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            return connection.execute(statement, values).fetchall()
+
+    def contents(self) -> dict[str, Any]:
+        return {row[0]: row for row in self.execute("select * from memories order by memory_id")}
+
+    def everything(self) -> Any:
+        tables = self.execute("select name from sqlite_schema where type = 'table' and name not like 'memfold_%'")
+        return {name: self.execute(f"select * from {name} order by 1") for (name,) in tables}
+
+    def reword(self, memory_id: str, content: str) -> None:
+        self.execute("update memories set content = ? where memory_id = ?", content, memory_id)
+
+    def forget(self, memory_id: str) -> None:
+        self.execute("delete from memories where memory_id = ?", memory_id)
+
+
+class FilledJsonl:
+    """An archive with one JSON object per line, rewritten in place."""
+
+    def __init__(self, folder: Path, memories: Sequence[Memory]) -> None:
+        self.path = folder / "memories.jsonl"
+        self.url = f"jsonl:{self.path}?in_place=true"
+        self.ids = {memory.memory_id: memory.memory_id for memory in memories}
+        self._write([json.dumps(record_of(memory)).encode() for memory in memories])
+
+    def open(self) -> MemoryStore:
+        return open_store(self.url)
+
+    def contents(self) -> dict[str, Any]:
+        return {json.loads(line)["id"]: line for line in self.path.read_bytes().splitlines()}
+
+    def everything(self) -> Any:
+        return self.path.read_bytes()
+
+    def reword(self, memory_id: str, content: str) -> None:
+        lines = self.contents()
+        lines[memory_id] = json.dumps(json.loads(lines[memory_id]) | {"text": content}).encode()
+        self._write(lines.values())
+
+    def forget(self, memory_id: str) -> None:
+        self._write(line for name, line in self.contents().items() if name != memory_id)
+
+    def _write(self, lines: Iterable[bytes]) -> None:
+        self.path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+class FilledParquet:
+    """An archive as a Parquet file, rewritten in place."""
+
+    def __init__(self, folder: Path, memories: Sequence[Memory]) -> None:
+        self.path = folder / "memories.parquet"
+        self.url = f"parquet:{self.path}?in_place=true"
+        self.ids = {memory.memory_id: memory.memory_id for memory in memories}
+        records = [record_of(memory) for memory in memories]
+        for record in records:
+            record["metadata"] = json.dumps(record["metadata"]) if "metadata" in record else None
+        names = dict.fromkeys(name for record in records for name in record)
+        self._write([{name: record.get(name) for name in names} for record in records])
+
+    def open(self) -> MemoryStore:
+        return open_store(self.url)
+
+    def contents(self) -> dict[str, Any]:
+        return {row["id"]: row for row in pq.read_table(self.path).to_pylist()}
+
+    def everything(self) -> Any:
+        return pq.read_table(self.path)
+
+    def reword(self, memory_id: str, content: str) -> None:
+        rows = self.contents()
+        rows[memory_id]["text"] = content
+        self._write(list(rows.values()))
+
+    def forget(self, memory_id: str) -> None:
+        self._write([row for name, row in self.contents().items() if name != memory_id])
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        schema = pq.read_schema(self.path) if self.path.exists() else None
+        pq.write_table(pa.Table.from_pylist(rows, schema), self.path)
+
+
+class FilledPraisonAI:
+    """The two SQLite files of PraisonAI's Memory; a scope is a user, and the ids are the store's own."""
+
+    def __init__(self, folder: Path, memories: Sequence[Memory]) -> None:
+        self.folder = folder
+        self.url = f"praisonai:{folder}"
+        self.ids: dict[str, str] = {}
+        for tier in ("short_term", "long_term"):
+            self._execute(
+                tier,
+                f"create table {tier}_memory (id integer primary key autoincrement, content text not null, "
+                "metadata text, timestamp datetime default current_timestamp)",
+            )
+        for memory in memories:
+            metadata = json.loads(memory.metadata or "{}") | ({"user_id": memory.scope} if memory.scope else {})
+            tier = memory.tier or "short_term"
+            self._execute(
+                tier,
+                f"insert into {tier}_memory (content, metadata, timestamp) values (?, ?, '2026-11-01 10:00:00')",
+                memory.content,
+                json.dumps(metadata),
+            )
+            self.ids[memory.memory_id] = f"{tier}:{len(self._rows(tier))}"
+
+    def open(self) -> MemoryStore:
+        return open_store(self.url)
+
+    def contents(self) -> dict[str, Any]:
+        return {f"{tier}:{row[0]}": row for tier in ("short_term", "long_term") for row in self._rows(tier)}
+
+    def everything(self) -> Any:
+        return self.contents()
+
+    def reword(self, memory_id: str, content: str) -> None:
+        tier, row_id = memory_id.split(":")
+        self._execute(tier, f"update {tier}_memory set content = ? where id = ?", content, row_id)
+
+    def forget(self, memory_id: str) -> None:
+        tier, row_id = memory_id.split(":")
+        self._execute(tier, f"delete from {tier}_memory where id = ?", row_id)
+
+    def _rows(self, tier: str) -> list[tuple[Any, ...]]:
+        return self._execute(tier, f"select * from {tier}_memory order by id")
+
+    def _execute(self, tier: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.folder / f"{tier}.db")) as connection, connection:
+            return connection.execute(statement, values).fetchall()
+
+
+#: Every kind of store that the conformance spec runs over, by its scheme. A new store is added here.
+STORES: dict[str, Callable[[Path, Sequence[Memory]], Filled]] = {
+    "jsonl": FilledJsonl,
+    "parquet": FilledParquet,
+    "praisonai": FilledPraisonAI,
+    "sqlite": FilledSqlite,
+}
+
+
+def record_of(memory: Memory) -> dict[str, Any]:
+    """The record of an archive that holds the few fields that the conformance spec writes."""
+    record: dict[str, Any] = {"id": memory.memory_id, "text": memory.content, "scope": memory.scope}
+    if memory.metadata is not None:
+        record["metadata"] = json.loads(memory.metadata)
+    return record
+
+
+@dataclass
+class Pass:
+    """One run over a store: a plan as the test states it, its apply, and the undo data that the apply left."""
+
+    store: MemoryStore
+    run_id: str = "night-1"
+    now: datetime = NOW
+    rewrite: pa.Table = field(default_factory=REWRITE.empty_table)
+    tally: pa.Table = field(default_factory=TALLY.empty_table)
+    undo_parts: dict[int, pa.Table] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=lambda: {"max_loss_fraction": 1.0, "max_rolling_loss_fraction": 1.0})
+
+    def plan(
+        self,
+        merge: Mapping[str, str] | None = None,
+        prune: Mapping[str, str] | None = None,
+        promote: Sequence[str] = (),
+        lost: Sequence[str] = (),
+        superseded_by: Mapping[str, str] | None = None,
+    ) -> Pass:
+        """Plan on the store as it is now: member -> survivor, pruned -> reason, what is promoted, what is lost."""
+        merge, prune = dict(merge or {}), dict(prune or {})
+        digests = {row["memory_id"]: row for batch in self.store.snapshot() for row in batch.to_pylist()}
+        roles = {**dict.fromkeys(merge, "member"), **dict.fromkeys(prune, "prune"), **dict.fromkeys(promote, "promote")}
+        roles |= dict.fromkeys(merge.values(), "survivor")
+        leads = sorted({merge.get(memory_id, memory_id) for memory_id in roles}, key=lambda i: (digests[i]["scope"], i))
+        rows = [
+            {
+                "unit_id": leads.index(merge.get(memory_id, memory_id)),
+                "scope": digests[memory_id]["scope"],
+                "memory_id": memory_id,
+                "role": role,
+                "into_id": merge.get(memory_id),
+                "superseded_by": (superseded_by or {}).get(memory_id),
+                "reason": prune.get(memory_id) or {"member": "copy", "promote": "promoted"}.get(role, "kept"),
+                "promote_to": "long_term" if memory_id in promote else None,
+                "is_lost": memory_id in lost,
+                "row_digest": digests[memory_id]["row_digest"],
+            }
+            for memory_id, role in sorted(roles.items())
+        ]
+        self.rewrite = pa.Table.from_pylist(rows, REWRITE)
+        self.tally = tally_of({row["scope"] for row in rows})
+        return self
+
+    def apply(self, **changes: Any) -> ApplyReport:
+        """Apply the plan; an undo part of the same number replaces the earlier one, as a run directory does it."""
+        arguments: dict[str, Any] = {
+            "run": self.run,
+            "policy": Policy(as_of=self.now, session_recall=self.store.traits.session_recall, **self.limits),
+            "tally": self.tally,
+            "undo": self.undo_parts.__setitem__,
+            "clock": lambda: self.now,
+        }
+        return applying.apply(self.store, self.rewrite, **(arguments | changes))
+
+    def undo(self, at: datetime | None = None) -> UndoReport:
+        """Take the run back with the undo data that its apply left."""
+        rows = pa.concat_tables([UNDO.empty_table(), *self.undo_parts.values()])
+        return applying.undo(self.store, rows, run=self.run, clock=lambda: at or self.an_hour_later)
+
+    @property
+    def an_hour_later(self) -> datetime:
+        return self.now + timedelta(hours=1)
+
+    @property
+    def a_day_before(self) -> datetime:
+        return self.now - timedelta(days=1)
+
+    @property
+    def run(self) -> RunRef:
+        return RunRef(self.run_id, "/var/runs/" + self.run_id, "digest of " + self.run_id)
+
+
+def tally_of(accepted: set[str], refused: set[str] = frozenset()) -> pa.Table:
+    """A tally in which these scopes were accepted, or refused, by the gate."""
+    blank: dict[str, Any] = dict.fromkeys(TALLY.names, 0) | {"refused": []}
+    rows = [blank | {"scope": scope, "accepted": scope in accepted} for scope in sorted(accepted | refused)]
+    return pa.Table.from_pylist(rows, TALLY)
+
+
+@pytest.fixture(params=sorted(STORES))
+def fill_any(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Filled]:
+    """Fill a store of each kind with memories."""
+    return _filling(STORES[request.param], tmp_path)
+
+
+@pytest.fixture(params=sorted(STORES))
+def scheme(request: pytest.FixtureRequest) -> str:
+    """The scheme of each kind of store."""
+    return str(request.param)
+
+
+@pytest.fixture
+def fill_sqlite(tmp_path: Path) -> Callable[..., FilledSqlite]:
+    """Fill memfold's own table with memories."""
+    return _filling(FilledSqlite, tmp_path)
+
+
+@pytest.fixture
+def a_pass() -> type[Pass]:
+    return Pass
+
+
+@pytest.fixture
+def memories_of() -> Callable[[MemoryStore], dict[str, Memory]]:
+    """What memfold reads from a store, by id."""
+
+    def read(store: MemoryStore) -> dict[str, Memory]:
+        names = [each.name for each in fields(Memory)]
+        rows = [row for batch in store.snapshot() for row in batch.to_pylist()]
+        return {row["memory_id"]: Memory(**{name: _value(row[name]) for name in names}) for row in rows}
+
+    return read
+
+
+def _filling(kind: Callable[[Path, Sequence[Memory]], Any], folder: Path) -> Callable[..., Any]:
+    def fill(*memories: Memory) -> Any:
+        place = folder / "store"
+        place.mkdir()
+        return kind(place, memories)
+
+    return fill
+
+
+def _value(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
