@@ -26,7 +26,8 @@ from memfold_flows.views import RunView, Section, Shown, ShownCluster, ShownPair
 _LONGEST_TEXT = 400
 _SCOPES_SHOWN = 30
 _DRIFTS_SHOWN = 20
-_WORDS = re.compile(r"\s+|\S+")
+# A word with the space behind it; scripts without spaces go sign by sign.
+_WORDS = re.compile(r"([\u2e80-\u9fff\uf900-\ufaff]|[^\s\u2e80-\u9fff\uf900-\ufaff]+)(\s*)")
 
 
 def show_plan(run: RunDirectory, report: PlanReport, view: RunView, *, archive: bool) -> None:
@@ -176,7 +177,9 @@ def _print_clusters(console: Console, clusters: Section[ShownCluster]) -> None:
         survivor = cluster.survivor
         lines = [_line("=", "bold", survivor, _text(survivor))]
         for member in cluster.members:
-            lines.append(_line("-", "red", member, _marked(console, member.text, survivor.text, "red"), _why(member)))
+            is_copy = member.reason == "copy"  # its differences say nothing
+            text = _text(member) if is_copy else _marked(console, member.text, survivor.text, "red")
+            lines.append(_line("-", "red", member, text, member.reason if is_copy else _why(member)))
         console.print(_grid(lines))
         if cluster.folded > len(cluster.members):
             console.print(Text(f"  and {cluster.folded - len(cluster.members)} more like it", "dim"))
@@ -321,15 +324,16 @@ def _marked(console: Console, text: str | None, other: str | None, style: str) -
     if text is None or other is None:
         return Text("(text no longer kept)", "dim")
     own, theirs = (_WORDS.findall(_shortened(each)) for each in (text, other))
+    words, other_words = ([word for word, _ in each] for each in (own, theirs))
     marked = Text()
-    for tag, _, _, start, end in difflib.SequenceMatcher(None, theirs, own, autojunk=False).get_opcodes():
-        words = "".join(own[start:end])
-        if tag == "equal" or not words.strip():
-            marked.append(words)
+    for tag, _, _, start, end in difflib.SequenceMatcher(None, other_words, words, autojunk=False).get_opcodes():
+        run = "".join(word + space for word, space in own[start:end])
+        if tag == "equal" or not run:
+            marked.append(run)
         elif console.color_system:
-            marked.append(words, f"bold {style}")
+            marked.append(run, f"bold {style}")
         else:
-            marked.append(f"[-{words}-]")
+            marked.append(f"[-{run.rstrip()}-]{' ' if run.endswith(' ') else ''}")
     return marked
 
 

@@ -162,7 +162,7 @@ class PlanReport:
             "as_of": self.as_of.isoformat(),
             **asdict(self.limit),
             **asdict(self.totals),
-            "scopes": [asdict(scope) for scope in self.scopes],
+            "scopes": _plain(self.scopes),
         }
 
 
@@ -309,5 +309,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
     if isinstance(value, Drift | ScopeTally):
-        return asdict(value)
+        return {name: _plain(each) for name, each in asdict(value).items()}
     return value

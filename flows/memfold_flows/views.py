@@ -123,10 +123,12 @@ def look(run: RunDirectory, *, most: int) -> RunView:
     return RunView(clusters=_section(shown_clusters, clusters), **shown_rows, **shown_pairs)  # type: ignore[arg-type]
 
 
+_HELD_TWINS = "select unnest([left_id, right_id]) from pairs where held is not null"
 _KINDS_OF_ROW = (
     ("pruned", "plan.action = 'prune'"),
     ("promoted", "plan.action = 'promote'"),
-    ("held", "plan.reason = 'held'"),
+    # Those with a twin are shown beside it.
+    ("held", f"plan.reason = 'held' and plan.memory_id not in ({_HELD_TWINS})"),
     ("waits", "plan.reason = 'waits'"),
 )
 _KINDS_OF_PAIR = (
