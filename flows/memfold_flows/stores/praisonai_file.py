@@ -12,8 +12,8 @@ so how often an item was used is unknown; it moves items to long term by itself,
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,16 +52,12 @@ def open_store(path: str, options: Mapping[str, str]) -> PraisonAIFileStore:
 
 
 class PraisonAIFileStore:
-    """One user's ``FileMemory``: ``short_term.json`` and ``long_term.json`` in a folder.
-
-    ``guard`` is held while the files are rewritten: the lock of a ``FileMemory`` that lives in this process.
-    """
+    """One user's ``FileMemory``: ``short_term.json`` and ``long_term.json`` in a folder."""
 
     traits = _TRAITS
 
-    def __init__(self, folder: Path, guard: AbstractContextManager[Any] | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._guard = guard if guard is not None else nullcontext()
         self._landing = FilesLanding(folder)
         self.url = format_url("praisonai-file", folder)
         _read_all(folder)
@@ -83,7 +79,7 @@ class PraisonAIFileStore:
             Transient: another memfold is at work on this memory.
             StoreError: an agent wrote a file meanwhile; nothing was written.
         """
-        with self._guard, self._landing.locked():
+        with self._landing.locked():
             as_read = {_name(tier): file_digest(self._folder / _name(tier)) for tier in TIERS}
             self._landing.begin()
             with bookkeeping.writing(self._landing.next_ledger) as ledger:
@@ -97,6 +93,25 @@ class PraisonAIFileStore:
 
     def close(self) -> None:
         """Nothing is kept open between calls."""
+
+
+class LiveFileStore(PraisonAIFileStore):
+    """The files of a ``FileMemory`` that lives in this process: its lock is held while they are rewritten.
+
+    All its users share that lock, and ``reload`` brings what was written into the lists that it keeps in memory.
+    """
+
+    def __init__(self, folder: Path, *, lock: AbstractContextManager[Any], reload: Callable[[], None]) -> None:
+        super().__init__(folder)
+        self._lock = lock
+        self._reload = reload
+
+    @contextmanager
+    def transaction(self) -> Iterator[PraisonAIFileTransaction]:
+        with self._lock:
+            with super().transaction() as transaction:
+                yield transaction
+            self._reload()
 
 
 @dataclass(slots=True)

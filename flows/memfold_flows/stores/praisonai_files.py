@@ -141,6 +141,11 @@ def _hint(folder: Path) -> str:
 
 
 def _check(file: Path, tier: str) -> None:
+    if not file.exists():
+        raise StoreError(
+            f"there is no file {file}; nothing was read or created. "
+            f"Check the path; PraisonAI makes this file when an agent first uses its {tier} memory."
+        )
     require_database(file)
     with sqlite_errors(file, "opening the store"), closing(open_reading(file)) as connection:
         columns = {row[1] for row in connection.execute(f"pragma table_info({tier}_memory)")}

@@ -1,0 +1,157 @@
+"""The pass in process, behind PraisonAI's two protocols: ``Consolidator`` and ``AsyncConsolidator``.
+
+They take the live memory of an agent (``agent._memory_instance``): a ``Memory`` on SQLite, whose files are opened
+beside the object, or a ``FileMemory``, whose lock is held while its files are rewritten and which reads them after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memfold.contract import ConsolidationResult
+from memfold.errors import BadUsage
+
+if TYPE_CHECKING:
+    from memfold_flows.receipts import Receipt
+    from memfold_flows.stores.base import MemoryStore
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Consolidator:
+    """Consolidates a PraisonAI memory in place, or leaves it as it is and says why.
+
+    The thresholds are those of ``memfold run``; what is not given comes from the environment and ``memfold.yaml``.
+    """
+
+    def __init__(self, *, clock: Callable[[], datetime] = _utc_now, **thresholds: Any) -> None:
+        self._clock = clock
+        self._thresholds = thresholds
+
+    def consolidate(self, memory: Any, *, max_loss_fraction: float = 0.25) -> ConsolidationResult:
+        """One whole pass over the memory; ``context`` says which run it was, and how to look at it and undo it.
+
+        Raises:
+            ValueError: the limit is not a real number in [0.0, 1.0]; the memory was not read.
+            BadUsage: the memory is of a kind that memfold cannot change safely; it was not read.
+            MemfoldError: the pass failed; what was committed before stands, and an undo takes it back.
+        """
+        _require_limit(max_loss_fraction)
+        store = _store_of(memory)
+        if store is None:
+            return ConsolidationResult(retained_originals=0, reason="nothing was ever stored in this memory")
+        from memfold_flows import pipeline, settings
+        from memfold_flows.runs import RunDirectory, new_run_id, runs_folder
+
+        now = self._clock()
+        run_id = new_run_id(now, secrets.token_bytes(3))
+        run = RunDirectory.create(runs_folder(os.environ.get("MEMFOLD_HOME")) / run_id, run_id)
+        chosen = settings.load({**self._thresholds, "max_loss_fraction": max_loss_fraction})
+        policy = chosen.policy(as_of=now, traits=store.traits)
+        receipt = pipeline.consolidate(store, run, policy, clock=self._clock, keep_snapshots=chosen.keep_snapshots)
+        return _result(receipt)
+
+
+class AsyncConsolidator:
+    """The same for callers that await: the pass runs in a thread, and the event loop goes on."""
+
+    def __init__(self, *, clock: Callable[[], datetime] = _utc_now, **thresholds: Any) -> None:
+        self._consolidator = Consolidator(clock=clock, **thresholds)
+
+    async def aconsolidate(self, memory: Any, *, max_loss_fraction: float = 0.25) -> ConsolidationResult:
+        """One whole pass over the memory; see ``Consolidator.consolidate``."""
+        return await asyncio.to_thread(self._consolidator.consolidate, memory, max_loss_fraction=max_loss_fraction)
+
+
+def _require_limit(max_loss_fraction: float) -> None:
+    try:
+        ConsolidationResult().exceeds_loss(max_loss_fraction)
+    except OverflowError:
+        raise ValueError("max_loss_fraction must be finite and within [0.0, 1.0]") from None
+
+
+def _store_of(memory: Any) -> MemoryStore | None:
+    """The files of a live memory as a store; None where it has none yet, because nothing was ever stored.
+
+    The kinds are told by what they have, so that PraisonAI itself need not be installed.
+    """
+    if all(hasattr(memory, name) for name in ("user_path", "_lock", "_load_all")):
+        return _file_store(memory)
+    if getattr(memory, "provider", None) == "sqlite" and hasattr(memory, "short_db") and hasattr(memory, "long_db"):
+        return _sqlite_store(memory)
+    kind = getattr(memory, "provider", None) or type(memory).__name__
+    raise BadUsage(
+        f"memfold cannot change a memory of kind {kind!r} safely, and did not read it; "
+        "it takes PraisonAI's Memory with provider sqlite, and FileMemory"
+    )
+
+
+def _sqlite_store(memory: Any) -> MemoryStore | None:
+    from memfold_flows.stores import praisonai
+
+    files = {"short_db": str(memory.short_db), "long_db": str(memory.long_db)}
+    if ":memory:" in files.values():
+        raise BadUsage("a Memory that lives in :memory: has no files that could be consolidated; it was not read")
+    exist = [Path(file).exists() for file in files.values()]
+    if not any(exist):
+        return None
+    if not all(exist):
+        # PraisonAI makes the file of a tier when it first uses it; its own listing uses both.
+        memory.get_all_memories()
+    return praisonai.open_store(".", files)
+
+
+def _file_store(memory: Any) -> MemoryStore | None:
+    from memfold_flows.stores.praisonai_file import LiveFileStore
+
+    folder = Path(memory.user_path).absolute()
+    if not any((folder / name).exists() for name in ("short_term.json", "long_term.json")):
+        return None
+    return LiveFileStore(folder, lock=memory._lock, reload=memory._load_all)
+
+
+def _result(receipt: Receipt) -> ConsolidationResult:
+    totals = receipt.totals
+    refused = {scope.scope: list(scope.refused) for scope in receipt.refused}
+    changed = totals.merged + totals.promoted + totals.pruned > 0
+    return ConsolidationResult(
+        entries_before=totals.entries_before,
+        entries_after=totals.entries_after,
+        merged=totals.merged,
+        promoted=totals.promoted,
+        pruned=totals.pruned,
+        rejected=bool(refused) and not changed,
+        reason=_reason(receipt, refused),
+        retained_originals=totals.entries_before - totals.lost,
+        context={
+            "run_id": receipt.run_id,
+            "run_dir": receipt.run_dir,
+            "store": receipt.store,
+            "state": str(receipt.state),
+            "seconds": (receipt.ended_at - receipt.began_at).total_seconds(),
+            "longest_hold_seconds": receipt.longest_hold_seconds,
+            "loss_fraction": totals.loss_fraction,
+            "loss_fraction_strict": totals.loss_fraction_strict,
+            "held": totals.held,
+            "waits": totals.waits,
+            "scopes": refused,
+            "drifted": {each.memory_id: each.why for each in receipt.drifted},
+            "metadata_conflicts": {each.memory_id: each.why for each in receipt.metadata_conflicts},
+        },
+    )
+
+
+def _reason(receipt: Receipt, refused: dict[str, list[str]]) -> str | None:
+    if refused:
+        return "; ".join(f"{scope or '(no scope)'}: {', '.join(why)}" for scope, why in sorted(refused.items()))
+    if receipt.drifted:
+        return f"{len(receipt.drifted)} memories were changed while the pass was planned, and left alone"
+    return None
