@@ -106,7 +106,7 @@ def make_plan(
         ),
         "rejected": pa.Table.from_pylist([_rejected(*each) for each in rejected], schema=frames.REJECTED),
     }
-    with duckdb.connect() as con:
+    with duckdb.connect(config={"threads": 1}) as con:
         models.build(con, inputs)
         relations = {name: models.read(con, name) for name in models.RELATIONS}
     return Decided(inputs, relations, chosen)

@@ -19,47 +19,60 @@ def day(number: int) -> datetime:
     return datetime(2026, 5, number, tzinfo=UTC)
 
 
-CONTENTS = ("gate 4", "Gate 4", "the gate 4", "it opens at nine", "it opens at ten", " ", "open today")
+CONTENTS = ("gate 4", "Gate 4", "gate 4", "the gate 4", "it opens at nine", "it opens at ten", "open today", " ")
 
 MEMORIES = st.lists(
     st.fixed_dictionaries(
         {
-            "scope": st.sampled_from(["ops", "team"]),
+            "scope": st.sampled_from(["team", "team", "team", "ops"]),
             "content": st.sampled_from(CONTENTS),
-            "title": st.sampled_from([None, None, "Doors"]),
-            "tier": st.sampled_from(["short_term", "short_term", "long_term"]),
-            "session_id": st.sampled_from([None, "mon", "tue"]),
-            "pinned": st.sampled_from([False, False, False, True]),
-            "use_count": st.sampled_from([None, 0, 0, 3]),
-            "importance": st.sampled_from([None, 0.0, 0.5]),
-            "created_at": st.sampled_from([None, day(1), day(20)]),
-            "last_used_at": st.sampled_from([None, day(2), day(30)]),
-            "expires_at": st.sampled_from([None, None, None, day(3)]),
+            "title": st.sampled_from([None, None, None, "Doors"]),
+            "tier": st.sampled_from(["short_term", "long_term"]),
+            "session_id": st.sampled_from(["mon", "mon", "tue", None]),
+            "pinned": st.sampled_from([False] * 7 + [True]),
+            "use_count": st.sampled_from([0, 0, 3, None]),
+            "importance": st.sampled_from([0.0, 0.5, None]),
+            "created_at": st.sampled_from([day(1), day(20), None]),
+            "last_used_at": st.sampled_from([day(2), day(30), None]),
+            "expires_at": st.sampled_from([None] * 9 + [day(3)]),
         }
     ),
-    max_size=14,
+    min_size=3,
+    max_size=16,
 ).map(lambda rows: [Memory(memory_id=f"m{number:02}", **row) for number, row in enumerate(rows)])
 
-POLICIES = st.fixed_dictionaries(
-    {
-        "on_excess": st.sampled_from(["reject", "fit"]),
-        "max_loss_fraction": st.sampled_from([0.0, 0.25, 0.5, 1.0]),
-        "max_rolling_loss_fraction": st.sampled_from([0.5, 1.0]),
-        "max_expired_fraction": st.just(1.0),
-        "max_lost_rows": st.sampled_from([None, None, 1]),
-        "strict_entries": st.booleans(),
-        "supersede": st.sampled_from(["report", "archive"]),
-        "session_recall": st.sampled_from(["none", "equality", "null_is_all"]),
-        "stale_min_age_days": st.sampled_from([None, 20]),
-        "stale_min_idle_days": st.sampled_from([None, 20]),
-        "stale_max_use_count": st.sampled_from([None, 0]),
-        "stale_max_importance": st.sampled_from([None, 0.0]),
-        "promote_min_sessions": st.sampled_from([None, 1, 2]),
-        "promote_min_use_count": st.sampled_from([None, 3]),
-    }
+STALE = (
+    {},
+    {"stale_min_age_days": 20},
+    {"stale_max_use_count": 0},
+    {"stale_min_age_days": 20, "stale_max_use_count": 0},
+    {"stale_min_idle_days": 20, "stale_max_importance": 0.0},
+)
+PROMOTE = ({}, {"promote_min_sessions": 1}, {"promote_min_use_count": 3}, {"promote_min_sessions": 2})
+LIMITS = (
+    {"max_loss_fraction": 0.25},
+    {"max_loss_fraction": 0.5},
+    {"max_loss_fraction": 1.0, "max_rolling_loss_fraction": 1.0, "max_lost_rows": 2},
+    {"max_loss_fraction": 1.0, "max_rolling_loss_fraction": 0.5},
 )
 
-TAKEN_BACK = st.sets(st.integers(0, 13), max_size=3)
+POLICIES = st.builds(
+    lambda stale, promote, limits, others: {**stale, **promote, **limits, **others},
+    st.sampled_from(STALE),
+    st.sampled_from(PROMOTE),
+    st.sampled_from(LIMITS),
+    st.fixed_dictionaries(
+        {
+            "on_excess": st.sampled_from(["reject", "fit"]),
+            "max_expired_fraction": st.just(1.0),
+            "strict_entries": st.sampled_from([False, False, True]),
+            "supersede": st.sampled_from(["report", "archive"]),
+            "session_recall": st.sampled_from(["none", "equality", "null_is_all"]),
+        }
+    ),
+)
+
+TAKEN_BACK = st.sets(st.integers(0, 15), max_size=2)
 LOSSES = st.sampled_from([{}, {"team": 3}])
 
 
