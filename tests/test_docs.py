@@ -11,6 +11,7 @@ import typer.main
 
 from memfold import frames
 from memfold_flows.cli import app
+from memfold_flows.stores import KINDS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,6 +26,13 @@ def test_every_command_is_in_the_readme() -> None:
     listed = set(re.findall(r"^\| `memfold (\w+)", README, re.MULTILINE))
 
     assert listed == set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def test_every_kind_of_store_is_in_the_readme() -> None:
+    """A store that memfold opens has a line in the README's table, under the URL that `memfold stores` shows."""
+    listed = re.findall(r"^\| `([a-z-]+:[^`]*)`", README, re.MULTILINE)
+
+    assert listed == [kind.example for kind in KINDS.values()]
 
 
 def test_every_module_is_on_the_map() -> None:
