@@ -205,11 +205,52 @@ class FilledPraisonAI:
             return connection.execute(statement, values).fetchall()
 
 
+class FilledPraisonAIFile:
+    """The two JSON files of PraisonAI's FileMemory; a scope is a user that the items name."""
+
+    def __init__(self, folder: Path, memories: Sequence[Memory]) -> None:
+        self.folder = folder
+        self.url = f"praisonai-file:{folder}"
+        self.ids = {memory.memory_id: f"short_term:{memory.memory_id}" for memory in memories}
+        self._write([_item_of(memory) for memory in memories])
+
+    def open(self) -> MemoryStore:
+        return open_store(self.url)
+
+    def contents(self) -> dict[str, Any]:
+        return {f"short_term:{item['id']}": item for item in json.loads(self._file.read_text())}
+
+    def everything(self) -> Any:
+        return self._file.read_bytes()
+
+    def reword(self, memory_id: str, content: str) -> None:
+        items = self.contents()
+        items[memory_id]["content"] = content
+        self._write(list(items.values()))
+
+    def forget(self, memory_id: str) -> None:
+        self._write([item for known_id, item in self.contents().items() if known_id != memory_id])
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "short_term.json"
+
+    def _write(self, items: list[dict[str, Any]]) -> None:
+        self._file.write_text(json.dumps(items, indent=2, ensure_ascii=False))
+
+
+def _item_of(memory: Memory) -> dict[str, Any]:
+    metadata = json.loads(memory.metadata or "{}") | ({"user_id": memory.scope} if memory.scope else {})
+    times = {"created_at": 1793527200.25, "updated_at": 1793527200.25}
+    return {"id": memory.memory_id, "content": memory.content, "metadata": metadata, **times, "importance": 0.5}
+
+
 #: Every kind of store that the conformance spec runs over, by its scheme. A new store is added here.
 STORES: dict[str, Callable[[Path, Sequence[Memory]], Filled]] = {
     "jsonl": FilledJsonl,
     "parquet": FilledParquet,
     "praisonai": FilledPraisonAI,
+    "praisonai-file": FilledPraisonAIFile,
     "sqlite": FilledSqlite,
 }
 
