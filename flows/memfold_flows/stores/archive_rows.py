@@ -230,9 +230,10 @@ class ArchiveTransaction:
 
     def _load(self, ids: Collection[str]) -> None:
         unknown = [memory_id for memory_id in ids if memory_id not in self._rows]
-        self._rows.update(dict.fromkeys(unknown))
-        for place, body, memory in self.reading.rows(unknown):
-            self._rows[memory.memory_id] = _Row(place, body, memory)
+        if unknown:
+            self._rows.update(dict.fromkeys(unknown))
+            for place, body, memory in self.reading.rows(unknown):
+                self._rows[memory.memory_id] = _Row(place, body, memory)
 
     def _row(self, memory_id: str) -> _Row:
         self._load([memory_id])
