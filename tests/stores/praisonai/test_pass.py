@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from memfold_flows.stores import open_store
 
 pytestmark = pytest.mark.praisonai
 
+GROUND_TRUTH = Path(__file__).parents[2] / "data/praisonai/ground_truth.json"
 NIGHT = datetime(2027, 1, 1, 3, 0, tzinfo=UTC)
 REMINDER = "Reminder: rotate the staging signing key before the end of the week."
 SESSION_2 = {"category": "todo", "user_id": "team-a", "session_id": "session-2"}
@@ -210,6 +212,20 @@ def test_turns_that_differ_in_a_word_stay(sample, night, remembering):
     )
 
     assert night.apply(night.plan()).state is State.NOTHING_TO_DO
+
+
+def test_no_two_facts_become_one_where_sessions_are_no_wall(night):
+    """The sample says which memories are one fact; production and staging, Tuesday and Thursday are not."""
+    facts = {f"{row['tier']}:{row['sqlite_id']}": row["group"] for row in json.loads(GROUND_TRUTH.read_text())}
+
+    run = night.plan(across_sessions=True)
+
+    merges = {row["memory_id"]: row["into_id"] for row in run.read("plan").to_pylist() if row["action"] == "merge"}
+    assert {"short_term:14": "short_term:15"}.items() <= (
+        merges | {into: gone for gone, into in merges.items()}
+    ).items()
+    assert {(facts[gone], facts[into]) for gone, into in merges.items() if facts[gone] != facts[into]} == set()
+    assert None not in {facts[gone] for gone in merges}
 
 
 def test_rows_that_break_praisonai_are_not_touched_by_a_pass(sample, night):
