@@ -50,9 +50,14 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
 
 @pytest.fixture(scope="module")
 def planned_with_more(tmp_path_factory: pytest.TempPathFactory) -> Planned:
-    """The plan with promotion after three sessions and stale notes leaving."""
+    """The plan with promotion after three sessions, stale notes leaving, and replaced memories archived."""
     policy = Policy(
-        as_of=AS_OF, promote_min_sessions=3, stale_min_idle_days=180, stale_max_use_count=0, stale_max_importance=0.1
+        as_of=AS_OF,
+        promote_min_sessions=3,
+        stale_min_idle_days=180,
+        stale_max_use_count=0,
+        stale_max_importance=0.1,
+        supersede="archive",
     )
     return _plan(tmp_path_factory.mktemp("sample") / "run", policy)
 
@@ -109,6 +114,14 @@ def test_stale_notes_leave_only_where_a_policy_asks_for_it(planned: Planned, pla
     """Unused, unimportant and idle for half a year is stale; without the policy the same notes stay."""
     assert planned_with_more.ids(reason="stale") == EXPECTED["stale"]
     assert set(EXPECTED["stale"]) <= set(planned.ids(action="keep"))
+
+
+def test_a_replaced_memory_leaves_only_where_a_policy_asks_for_it(planned: Planned, planned_with_more: Planned) -> None:
+    """A later memory that says what changed replaces the earlier one; by default both stay."""
+    superseded = {name: planned_with_more.rows[name]["superseded_by"] for name in EXPECTED["replaced"]}
+
+    assert superseded == EXPECTED["replaced"]
+    assert set(EXPECTED["replaced"]) <= set(planned.ids(action="keep"))
 
 
 def _plan(folder: Path, policy: Policy) -> Planned:
