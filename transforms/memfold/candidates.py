@@ -84,11 +84,13 @@ class TokenSets:
         found = np.zeros(len(left), np.int64)
         small = np.where(self.sizes[left] <= self.sizes[right], left, right)
         large = left + right - small
-        for start, stop in _chunks(self.sizes[small]):
-            tokens, owner = self.entries(small[start:stop])
-            wanted = (large[start:stop][owner] << 32) | tokens
+        order = np.argsort(large)  # look-ups near each other are several times faster
+        for start, stop in _chunks(self.sizes[small[order]]):
+            part = order[start:stop]
+            tokens, owner = self.entries(small[part])
+            wanted = (large[part][owner] << 32) | tokens
             at = np.minimum(np.searchsorted(self._packed, wanted), len(self._packed) - 1)
-            found[start:stop] = np.bincount(owner[self._packed[at] == wanted], minlength=stop - start)
+            found[part] = np.bincount(owner[self._packed[at] == wanted], minlength=len(part))
         return found
 
     def jaccard(self, left: I64, right: I64) -> F64:
@@ -113,31 +115,34 @@ class TokenSets:
 def token_sets(corpus: Corpus, texts: I64) -> tuple[TokenSets, I64]:
     """The distinct token sets of these corpus rows, and the set of each row."""
     seen: dict[bytes, int] = {}
-    bounds = corpus.key_offsets
-    set_of = [seen.setdefault(corpus.keys[bounds[row] : bounds[row + 1]].tobytes(), len(seen)) for row in texts]
-    rows = [np.frombuffer(row, corpus.keys.dtype) for row in seen]
-    offsets = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
-    tokens = np.concatenate([*rows, np.empty(0, corpus.keys.dtype)]).astype(np.int64)
+    keys, width, bounds = corpus.keys.tobytes(), corpus.keys.itemsize, corpus.key_offsets.tolist()
+    set_of = []
+    for text in texts.tolist():
+        row = keys[width * bounds[text] : width * bounds[text + 1]]
+        set_of.append(seen.setdefault(row, len(seen)))
+    offsets = np.concatenate(([0], np.cumsum([len(row) // width for row in seen]))).astype(np.int64)
+    tokens = np.frombuffer(b"".join(seen), corpus.keys.dtype).astype(np.int64)
     return TokenSets(offsets, tokens, corpus.vocabulary.hashes.astype(np.uint64)), np.array(set_of, np.int64)
 
 
-def propose(sets: TokenSets, set_of: I64, group_of: I64, nodes: I64, policy: Policy) -> Proposals:
+def propose(sets: TokenSets, nodes: I64, *, set_of: I64, text_code: I64, group_of: I64, policy: Policy) -> Proposals:
     """The candidate pairs among these nodes, none across groups.
 
-    ``nodes`` are ascending row numbers; ``set_of`` and ``group_of`` are looked up by them. What is proposed within a
-    group follows from the group's own nodes only.
+    ``nodes`` are ascending row numbers; the other arrays are looked up by them. What is proposed within a group
+    follows from the group's own nodes only. Equal text keys meet whatever their tokens are.
     """
-    nodes = nodes[sets.sizes[set_of[nodes]] > 0]
-    table = _collapse(sets, set_of, group_of, nodes)
-    twins = np.stack(_meet_first(table.start_of, TWINS))
-    rows, shortened = _pairs_of_rows(sets, table, policy)
-    pairs = np.sort(table.nodes[np.concatenate((twins, _spread(table, *rows)), axis=1)], axis=0)
-    left, right = pairs[:, np.lexsort((pairs[1], pairs[0]))]
+    by_text = _collapse(nodes, group_of[nodes], text_code[nodes])
+    filled = nodes[sets.sizes[set_of[nodes]] > 0]
+    by_set = _collapse(filled, group_of[filled], sets.set_hash[set_of[filled]], set_of[filled])
+    close, shortened = _pairs_of_rows(sets, _Rows(set_of[by_set.first], group_of[by_set.first]), policy)
+    pairs = np.concatenate((by_text.twins(), by_set.twins(), by_set.spread(*close)), axis=1)
+    left, right = _once(np.sort(pairs, axis=0), len(set_of))
+    crowded = [group_of[table.first[table.counts > TWINS]] for table in (by_text, by_set)]
     return Proposals(
         left=left,
         right=right,
         jaccard=sets.jaccard(set_of[left], set_of[right]),
-        shortened=np.union1d(shortened, table.group[table.counts > TWINS]),
+        shortened=np.unique(np.concatenate((shortened, *crowded))),
     )
 
 
@@ -148,55 +153,75 @@ def is_close(common: I64, left_size: I64, right_size: I64, policy: Policy) -> Ma
     return np.asarray((common >= policy.min_overlap * smaller - EPSILON) | (common >= jaccard_needs - EPSILON))
 
 
-def meet_leaders(keys: U64, leaders: int) -> tuple[I64, I64, bool]:
-    """Pairs (leader, row) of rows with equal keys, and whether a bucket held more rows than leaders.
+def meet_leaders(keys: U64, leaders: int) -> tuple[I64, I64]:
+    """Pairs (leader, row) of rows with equal keys.
 
     The one place that turns band keys into pairs, whichever engine made them. Rows come ordered by (set hash,
     memory_id); each meets the first ``leaders`` rows of its bucket, never all others.
     """
     order = np.argsort(keys, kind="stable")
-    starts = _starts(keys[order])
-    first, later = _meet_first(starts, leaders)
-    longest = np.bincount(starts).max(initial=0)
-    return order[first], order[later], bool(longest > leaders)
+    first, later = _meet_first(_starts(keys[order]), leaders)
+    return order[first], order[later]
+
+
+@dataclass(frozen=True, slots=True)
+class _Collapsed:
+    """Nodes with equal values as one row, rows ordered by those values."""
+
+    nodes: I64  # ordered by row, ascending within a row
+    start_of: I64  # the first position of each node's row
+    starts: I64
+    counts: I64
+
+    @property
+    def first(self) -> I64:
+        """The first node of each row."""
+        first: I64 = self.nodes[self.starts]
+        return first
+
+    def twins(self) -> I64:
+        """Node pairs within rows: each meets the first ``TWINS`` of its row."""
+        pairs: I64 = self.nodes[np.stack(_meet_first(self.start_of, TWINS))]
+        return pairs
+
+    def spread(self, left: I64, right: I64) -> I64:
+        """Node pairs for pairs of rows: the first ``TWINS`` nodes of each meet."""
+        many_left, many_right = np.minimum(self.counts[left], TWINS), np.minimum(self.counts[right], TWINS)
+        repeats = many_left * many_right
+        nth, width = _ranges(repeats), np.repeat(many_right, repeats)
+        first, second = np.repeat(self.starts[left], repeats), np.repeat(self.starts[right], repeats)
+        pairs: I64 = self.nodes[np.stack((first + nth // width, second + nth % width))]
+        return pairs
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """One row per (group, token set), ordered by group and set hash, and the nodes of each."""
+    """Distinct (group, token set) rows, ordered by group and set hash."""
 
-    nodes: I64  # ordered by row; start_of gives the first position of a node's row
-    start_of: I64
-    starts: I64
-    counts: I64
     sets: I64
     group: I64
 
     def of(self, rows: I64) -> _Rows:
-        return _Rows(self.nodes, self.start_of, self.starts[rows], self.counts[rows], self.sets[rows], self.group[rows])
+        return _Rows(self.sets[rows], self.group[rows])
 
 
-def _collapse(sets: TokenSets, set_of: I64, group_of: I64, nodes: I64) -> _Rows:
-    of_node, group = set_of[nodes], group_of[nodes]
-    order = np.lexsort((nodes, of_node, sets.set_hash[of_node], group))
-    nodes, of_node, group = nodes[order], of_node[order], group[order]
-    start_of = _starts(of_node, group)
+def _collapse(nodes: I64, *values: NDArray[np.generic]) -> _Collapsed:
+    order = np.lexsort((nodes, *values[::-1]))
+    start_of = _starts(*(value[order] for value in values))
     starts, counts = np.unique(start_of, return_counts=True)
-    return _Rows(nodes, start_of, starts, counts, of_node[starts], group[starts])
+    return _Collapsed(nodes[order], start_of, starts, counts)
 
 
 def _pairs_of_rows(sets: TokenSets, table: _Rows, policy: Policy) -> tuple[I64, I64]:
-    """Close pairs of rows, and the groups in which there may be more of them."""
+    """Close pairs of rows, and the groups in which there may be more: the large, and those where a row had too many."""
     found, shortened = [np.empty((2, 0), np.int64)], [np.empty(0, np.int64)]
     for rows in _batches(table.group, policy.exact_join_rows):
         part = table.of(rows)
-        if len(rows) > policy.exact_join_rows and part.group[0] == part.group[-1]:
-            pairs, is_cut = _pairs_of_large_group(sets, part, policy)
-        else:
-            pairs, is_cut = _join(sets, part, policy, budget=None)
-        nearest = _nearest(sets, part, pairs)
-        found.append(rows[pairs[:, nearest]])
-        shortened += [part.group[:1]] if is_cut else [part.group[pairs[0, ~nearest]]]
+        is_large = len(rows) > policy.exact_join_rows and part.group[0] == part.group[-1]
+        pairs = _bands_and_rare_words(sets, part, policy) if is_large else _join(sets, part, policy, budget=None)
+        pairs, is_shortened = _nearest(sets, part, pairs, policy)
+        found.append(rows[pairs])
+        shortened.append(part.group[:1] if is_large else part.group[is_shortened])
     return np.concatenate(found, axis=1), np.unique(np.concatenate(shortened))
 
 
@@ -216,37 +241,33 @@ def _batches(group: I64, exact_join_rows: int) -> Iterator[I64]:
         yield np.arange(start, stop)
 
 
-def _pairs_of_large_group(sets: TokenSets, table: _Rows, policy: Policy) -> tuple[I64, bool]:
+def _bands_and_rare_words(sets: TokenSets, table: _Rows, policy: Policy) -> I64:
+    """Pairs of rows in a group that is too large to be joined exactly; they may be close."""
     banding = Banding(
         bands=policy.bands, rows=policy.rows_per_band, seed=policy.minhash_seed, scheme=policy.minhash_scheme
     )
-    inside, is_cut = _join(sets, table, policy, budget=policy.leaders_per_bucket)
-    count = len(table.sets)
-    close = [np.minimum(*inside) * count + np.maximum(*inside)]
+    found = [_join(sets, table, policy, budget=policy.leaders_per_bucket)]
     for keys in sets.band_keys(table.sets, banding).T:
-        left, right, bucket_is_cut = meet_leaders(keys, policy.leaders_per_bucket)
-        may_be = _bits_allow(sets, table.sets[left], table.sets[right], policy)
-        close.append(left[may_be] * count + right[may_be])
-        is_cut |= bucket_is_cut
-    pairs = np.stack(np.divmod(np.unique(np.concatenate(close)), count))
-    return pairs[:, _verified(sets, table.sets[pairs[0]], table.sets[pairs[1]], policy)], is_cut
+        found.append(_maybe_close(sets, table, *meet_leaders(keys, policy.leaders_per_bucket), policy))
+    return _once(np.sort(np.concatenate(found, axis=1), axis=0), len(table.sets))
 
 
-def _nearest(sets: TokenSets, table: _Rows, pairs: I64) -> Mask:
-    """Which pairs are among the nearest of one of their two rows."""
+def _nearest(sets: TokenSets, table: _Rows, pairs: I64, policy: Policy) -> tuple[I64, I64]:
+    """The close pairs that are among the nearest of one of their two rows, and the rows that had more."""
     left, right = table.sets[pairs]
-    common = sets.common(left, right)
-    smaller = np.minimum(sets.sizes[left], sets.sizes[right])
-    union = sets.sizes[left] + sets.sizes[right] - common
-    nearest_first = np.lexsort((pairs[1], pairs[0], -common / union, -common / smaller))
-    keeps = np.zeros(pairs.shape[1], bool)
+    common, sizes = sets.common(left, right), (sets.sizes[left], sets.sizes[right])
+    close = np.flatnonzero(is_close(common, *sizes, policy))
+    share = common / np.minimum(*sizes)
+    jaccard = common / (sizes[0] + sizes[1] - common)
+    nearest_first = close[np.lexsort((pairs[1, close], pairs[0, close], -jaccard[close], -share[close]))]
+    keeps = np.zeros(len(common), bool)
     for side in pairs:
         order = nearest_first[np.argsort(side[nearest_first], kind="stable")]
         keeps[order] |= np.arange(len(order)) - _starts(side[order]) < NEAREST
-    return keeps
+    return pairs[:, keeps], pairs[0, close[~keeps[close]]]
 
 
-def _join(sets: TokenSets, table: _Rows, policy: Policy, *, budget: int | None) -> tuple[I64, bool]:
+def _join(sets: TokenSets, table: _Rows, policy: Policy, *, budget: int | None) -> I64:
     """Pairs of rows by their rarest tokens: exact without a budget.
 
     A pair that shares enough of its smaller set shares one of that set's rarest tokens, so each row meets only the
@@ -266,16 +287,13 @@ def _join(sets: TokenSets, table: _Rows, policy: Policy, *, budget: int | None) 
         members = np.bincount(posting)[posting]
         reach = np.minimum(reach, budget * (owners + members) // np.maximum(owners, 1))
     asking = np.flatnonzero(is_rare & (stop > begin))
-    is_cut = bool((reach < stop - begin)[asking].any())
-    found = [np.empty(0, np.int64)]
+    found = [np.empty((2, 0), np.int64)]
     for start, end in _chunks(reach[asking]):
         who = asking[start:end]
         left = np.repeat(row[who], reach[who])
         right = row[np.repeat(begin[who], reach[who]) + _ranges(reach[who])]
-        may_be = _bits_allow(sets, table.sets[left], table.sets[right], policy)
-        found.append(np.unique(left[may_be] * len(size) + right[may_be]))
-    pairs = np.stack(np.divmod(np.unique(np.concatenate(found)), max(len(size), 1)))
-    return pairs[:, _verified(sets, table.sets[pairs[0]], table.sets[pairs[1]], policy)], is_cut
+        found.append(_once(_maybe_close(sets, table, left, right, policy), len(size)))
+    return _once(np.concatenate(found, axis=1), len(size))
 
 
 def _postings(sets: TokenSets, table: _Rows, rare_tokens: I64) -> tuple[I64, I64, Mask]:
@@ -286,9 +304,7 @@ def _postings(sets: TokenSets, table: _Rows, rare_tokens: I64) -> tuple[I64, I64
     tokens, row = sets.entries(table.sets)
     group = np.unique(table.group, return_inverse=True)[1]
     vocabulary = max(len(sets.word_hashes), 1)
-    distinct, posting, frequency = np.unique(
-        group[row] * vocabulary + tokens, return_inverse=True, return_counts=True
-    )
+    distinct, posting, frequency = np.unique(group[row] * vocabulary + tokens, return_inverse=True, return_counts=True)
     rarity = np.empty(len(distinct), np.int64)
     rarity[np.lexsort((sets.word_hashes[distinct % vocabulary], frequency))] = np.arange(len(distinct))
     by_rarity = np.argsort(row * max(len(distinct), 1) + rarity[posting])
@@ -300,11 +316,14 @@ def _postings(sets: TokenSets, table: _Rows, rare_tokens: I64) -> tuple[I64, I64
     return posting[order], row[order], is_rare[order]
 
 
-def _bits_allow(sets: TokenSets, left: I64, right: I64, policy: Policy) -> Mask:
-    """False where the bitmaps prove that a pair is not close; sound, so nothing close is lost."""
-    missing = _missing_bits(sets.bits, left, right)
-    most = np.minimum(sets.sizes[left] - missing, sets.sizes[right] - _missing_bits(sets.bits, right, left))
-    return is_close(most, sets.sizes[left], sets.sizes[right], policy)
+def _maybe_close(sets: TokenSets, table: _Rows, left: I64, right: I64, policy: Policy) -> I64:
+    """The pairs of rows that the bitmaps do not rule out; sound, so nothing close is lost."""
+    one, other = table.sets[left], table.sets[right]
+    most = np.minimum(
+        sets.sizes[one] - _missing_bits(sets.bits, one, other), sets.sizes[other] - _missing_bits(sets.bits, other, one)
+    )
+    may_be = is_close(most, sets.sizes[one], sets.sizes[other], policy)
+    return np.stack((left[may_be], right[may_be]))
 
 
 def _missing_bits(bits: U64, left: I64, right: I64) -> I64:
@@ -312,18 +331,12 @@ def _missing_bits(bits: U64, left: I64, right: I64) -> I64:
     return counts
 
 
-def _verified(sets: TokenSets, left: I64, right: I64, policy: Policy) -> Mask:
-    return is_close(sets.common(left, right), sets.sizes[left], sets.sizes[right], policy)
-
-
-def _spread(table: _Rows, left: I64, right: I64) -> I64:
-    """Positions of node pairs for pairs of rows: the first nodes of each row meet."""
-    many_left, many_right = np.minimum(table.counts[left], TWINS), np.minimum(table.counts[right], TWINS)
-    repeats = many_left * many_right
-    nth = _ranges(repeats)
-    width = np.repeat(many_right, repeats)
-    first, second = np.repeat(table.starts[left], repeats), np.repeat(table.starts[right], repeats)
-    return np.stack((first + nth // width, second + nth % width))
+def _once(pairs: I64, count: int) -> I64:
+    """Each pair once, in order. Sorting is several times faster than ``np.unique`` here."""
+    packed = np.sort(pairs[0] * max(count, 1) + pairs[1])
+    is_new = np.ones(len(packed), bool)
+    is_new[1:] = packed[1:] != packed[:-1]
+    return np.stack(np.divmod(packed[is_new], max(count, 1)))
 
 
 def _meet_first(start_of: I64, leaders: int) -> tuple[I64, I64]:

@@ -1,0 +1,159 @@
+"""Clusters: groups in which every member is a verified match of the survivor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from memfold import candidates, evidence, links
+from memfold.grouping import Grouping
+from memfold.links import Links
+from memfold.policy import Policy
+from memfold.rows import Nodes, Rows, fold_copies, read_rows
+
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """What matching found, each relation sorted by its grain (``frames.TEXTS``, ``PAIRS``, ``CLUSTERS``)."""
+
+    texts: pa.Table
+    pairs: pa.Table
+    clusters: pa.Table
+
+
+def match_rows(snapshot: pa.Table, rejected: pa.Table, policy: Policy) -> Matches:
+    """Find, judge and group the memories of a snapshot that say the same.
+
+    The order of the input does not matter, and what happens in one scope follows from its own memories alone.
+    """
+    rows = read_rows(snapshot, rejected, policy)
+    nodes = fold_copies(rows, policy)
+    found, survivor_of = match(rows, nodes, policy)
+    explained = evidence.explain(rows, nodes, found)
+    return Matches(
+        texts=evidence.texts(rows),
+        pairs=evidence.pairs(rows, nodes, explained),
+        clusters=evidence.clusters(rows, nodes, explained, survivor_of),
+    )
+
+
+def match(rows: Rows, nodes: Nodes, policy: Policy) -> tuple[Links, I64]:
+    """Judge candidates and group nodes until candidates among those that stay bring nothing new.
+
+    Where a bucket held more rows than it has leaders, the nodes that stay are proposed again among themselves: a
+    pass over what this pass leaves behind therefore finds nothing.
+    """
+    matcher = _Matcher(rows, nodes, policy)
+    searches = [_Search(group_of) for group_of in _groupings(rows, nodes, policy)]
+    while True:
+        for search in searches:
+            search.propose(matcher)
+        survivor_of = matcher.group()
+        staying = survivor_of == np.arange(len(survivor_of))
+        for search in searches:
+            search.reopen(staying)
+        if not any(search.is_open for search in searches):
+            return matcher.found(survivor_of), survivor_of
+
+
+class _Search:
+    """The search for candidates within one kind of group, and which groups must be searched again."""
+
+    def __init__(self, group_of: I64) -> None:
+        self.group_of = group_of
+        self.open_nodes = np.arange(len(group_of))
+        self.searched = np.zeros(len(group_of), bool)
+        self.is_shortened = np.zeros(group_of.max(initial=-1) + 1, bool)
+
+    @property
+    def is_open(self) -> bool:
+        return len(self.open_nodes) > 0
+
+    def propose(self, matcher: _Matcher) -> None:
+        opened = np.zeros(len(self.is_shortened), bool)
+        opened[self.group_of[self.open_nodes]] = True
+        self.searched[opened[self.group_of]] = False
+        self.searched[self.open_nodes] = True
+        self.is_shortened[opened] = False
+        self.is_shortened[matcher.propose(self.group_of, self.open_nodes)] = True
+
+    def reopen(self, staying: NDArray[np.bool_]) -> None:
+        """Open the groups in which other nodes stay than were searched, where that may show pairs not yet seen."""
+        unseen = staying & ~self.searched
+        left = self.searched & ~staying & self.is_shortened[self.group_of]
+        again = np.zeros(len(self.is_shortened), bool)
+        again[self.group_of[unseen | left]] = True
+        self.open_nodes = np.flatnonzero(staying & again[self.group_of])
+
+
+class _Matcher:
+    """The pairs judged so far, and the grouping that follows from them."""
+
+    def __init__(self, rows: Rows, nodes: Nodes, policy: Policy) -> None:
+        self.rows, self.nodes, self.policy = rows, nodes, policy
+        self.sets, self.set_of = candidates.token_sets(rows.corpus, rows.text[nodes.leader])
+        self.known = np.empty(0, np.int64)
+        self.parts: list[Links] = []
+        self.grouping = Grouping(rows.survivor_order[nodes.leader].tolist())
+        self._add(np.empty((2, 0), np.int64), is_proposed=True)
+
+    def propose(self, group_of: I64, open_nodes: I64) -> I64:
+        """Judge the candidates among these nodes; returns the groups that may hold more."""
+        proposals = candidates.propose(
+            self.sets,
+            open_nodes,
+            set_of=self.set_of,
+            text_code=self.nodes.text_code,
+            group_of=group_of,
+            policy=self.policy,
+        )
+        self._add(np.stack((proposals.left, proposals.right)), is_proposed=True)
+        return proposals.shortened
+
+    def group(self) -> I64:
+        """The survivor of each node, once every pair that grouping asks for is judged."""
+        while len(asked := self.grouping.regroup()):
+            self._add(np.sort(asked, axis=1).T, is_proposed=False)
+        return np.array(self.grouping.survivor_of, np.int64)
+
+    def found(self, survivor_of: I64) -> Links:
+        """All links; a pair that could merge but for what its survivor already holds is held."""
+        found = links.joined(self.parts)
+        stays = survivor_of == np.arange(len(survivor_of))
+        left_over = found.is_open & stays[found.left] & stays[found.right]
+        found.held[left_over] = "each would have to leave its own copies behind"
+        found.left_takes[left_over] = found.right_takes[left_over] = False
+        return found
+
+    def _add(self, pairs: I64, *, is_proposed: bool) -> None:
+        """Judge the pairs that are not judged yet."""
+        count = max(len(self.nodes.leader), 1)
+        packed = np.sort(pairs[0] * count + pairs[1])
+        at = np.searchsorted(self.known, packed)
+        packed = packed[np.append(self.known, -1)[at] != packed]
+        self.known = np.insert(self.known, np.searchsorted(self.known, packed), packed)
+        new = np.stack(np.divmod(packed, count))
+        judged = links.judge(
+            self.rows,
+            self.nodes,
+            self.policy,
+            new,
+            jaccard=self.sets.jaccard(*self.set_of[new]),
+            is_proposed=np.full(len(packed), is_proposed),
+        )
+        self.parts.append(judged)
+        self.grouping.add(judged)
+
+
+def _groupings(rows: Rows, nodes: Nodes, policy: Policy) -> list[I64]:
+    """What candidates are looked for within: the walls; where sessions are walls too, first each session by itself."""
+    wall = rows.wall[nodes.leader]
+    if not policy.walls_off_sessions:
+        return [wall]
+    session = rows.session[nodes.leader]
+    return [np.unique(np.stack((wall, session)), axis=1, return_inverse=True)[1].astype(np.int64), wall]

@@ -1,0 +1,154 @@
+"""What matching found, as relations: the texts, the judged pairs that a reader may want, and the clusters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from memfold import frames, links, verdicts
+from memfold.links import Links
+from memfold.rows import Nodes, Rows
+
+I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+#: A log of ten thousand lines that differ in one number holds millions of conflicts. Every mergeable, held and
+#: superseding pair is kept; of the others, those nearest to one of their two memories.
+CONFLICTS_PER_MEMORY = 3
+NEAR_MISSES_PER_MEMORY = 1
+NEAR_MISSES_PER_SCOPE = 50
+
+COPY_REASON = "nothing but case, spacing or punctuation differs"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """The pairs worth reading, ordered by left and right, each with its reason and its differing words."""
+
+    links: Links
+    reason: list[str]
+    only_left: list[tuple[str, ...]]
+    only_right: list[tuple[str, ...]]
+
+
+def texts(rows: Rows) -> pa.Table:
+    """The ``texts`` relation: one row per memory, whether it takes part or not."""
+    return pa.table(
+        {
+            "memory_id": rows.memory_id,
+            "text_key": pa.array([rows.text_key[text] for text in rows.text.tolist()], pa.string()),
+            "is_blank": pa.array(rows.is_blank[rows.text], pa.bool_()),
+            "says_day": pa.array(rows.says_day[rows.text], pa.bool_()),
+        },
+        schema=frames.TEXTS,
+    )
+
+
+def explain(rows: Rows, nodes: Nodes, found: Links) -> Explained:
+    """Choose the pairs that a reader may want and put their verdicts into words."""
+    chosen = found.where(_is_worth_reading(rows, nodes, found))
+    chosen = chosen.where(np.lexsort((chosen.right, chosen.left)))
+    judged = np.flatnonzero(~chosen.is_copy)
+    bare = links.verdict_of(rows, nodes, np.stack((chosen.left, chosen.right))[:, judged])
+    reason = [COPY_REASON] * len(chosen)
+    only_left: list[tuple[str, ...]] = [()] * len(chosen)
+    only_right: list[tuple[str, ...]] = [()] * len(chosen)
+    for index, at in enumerate(judged.tolist()):
+        words = verdicts.explain(rows.corpus, bare, index)
+        reason[at], only_left[at], only_right[at] = words.reason, words.only_left, words.only_right
+    return Explained(chosen, reason, only_left, only_right)
+
+
+def pairs(rows: Rows, nodes: Nodes, explained: Explained) -> pa.Table:
+    """The ``pairs`` relation: the chosen pairs of nodes, and each exact copy with its leader."""
+    copies = np.flatnonzero((nodes.of_row >= 0) & (nodes.leader[nodes.of_row] != np.arange(len(nodes.of_row))))
+    leaders = nodes.leader[nodes.of_row[copies]]
+    chosen, extra = explained.links, len(copies)
+    left = np.concatenate((nodes.leader[chosen.left], np.minimum(copies, leaders)))
+    right = np.concatenate((nodes.leader[chosen.right], np.maximum(copies, leaders)))
+    verdict = np.concatenate((chosen.verdict, np.full(extra, verdicts.SAME, np.int8)))
+    winner = np.concatenate((chosen.winner, np.zeros(extra, np.int8)))
+    table = pa.table(
+        {
+            "left_id": rows.memory_id.take(pa.array(left)),
+            "right_id": rows.memory_id.take(pa.array(right)),
+            "scope": rows.scope.take(pa.array(left)),
+            "jaccard": np.concatenate((chosen.jaccard, np.ones(extra))),
+            "verdict": pa.array([verdicts.NAMES[code] for code in verdict.tolist()], pa.string()),
+            "winner": pa.array([(None, "left", "right")[side] for side in winner.tolist()], pa.string()),
+            "reason": pa.array(explained.reason + [COPY_REASON] * extra, pa.string()),
+            "only_left": pa.array(explained.only_left + [()] * extra, frames.WORDS),
+            "only_right": pa.array(explained.only_right + [()] * extra, frames.WORDS),
+            "held": pa.array([*chosen.held.tolist(), *[None] * extra], pa.string()),
+        },
+        schema=frames.PAIRS,
+    )
+    return table.take(pa.array(np.lexsort((right, left))))
+
+
+def clusters(rows: Rows, nodes: Nodes, explained: Explained, survivor_of: I64) -> pa.Table:
+    """The ``clusters`` relation: every memory that shares its survivor with another."""
+    part = np.flatnonzero(nodes.of_row >= 0)
+    node = nodes.of_row[part]
+    survivor = survivor_of[node]
+    shared = np.bincount(survivor, minlength=len(survivor_of))[survivor] > 1
+    part, node, survivor = part[shared], node[shared], survivor[shared]
+    chosen = explained.links
+    count = max(len(nodes.leader), 1)
+    place = np.searchsorted(
+        chosen.left * count + chosen.right, np.minimum(node, survivor) * count + np.maximum(node, survivor)
+    )
+    leader = nodes.leader[survivor]
+    match, jaccard, added, detail = [], [], [], []
+    is_copy = nodes.copy_code[node] == nodes.copy_code[survivor]
+    for row, stays, copies, at in zip(part.tolist(), leader.tolist(), is_copy.tolist(), place.tolist(), strict=True):
+        judged = not copies
+        match.append("survivor" if row == stays else verdicts.NAMES[chosen.verdict[at]] if judged else "copy")
+        jaccard.append(float(chosen.jaccard[at]) if judged else 1.0)
+        added.append(int(chosen.added[at]) if judged else 0)
+        detail.append("" if row == stays else explained.reason[at] if judged else COPY_REASON)
+    return pa.table(
+        {
+            "memory_id": rows.memory_id.take(pa.array(part)),
+            "cluster_id": np.unique(leader, return_inverse=True)[1].astype(np.int64),
+            "survivor_id": rows.memory_id.take(pa.array(leader)),
+            "match": pa.array(match, pa.string()),
+            "jaccard": pa.array(jaccard, pa.float64()),
+            "added_words": pa.array(added, pa.int64()),
+            "detail": pa.array(detail, pa.string()),
+        },
+        schema=frames.CLUSTERS,
+    )
+
+
+def _is_worth_reading(rows: Rows, nodes: Nodes, found: Links) -> Mask:
+    always = np.isin(found.verdict, (verdicts.SAME, verdicts.CONTAINS, verdicts.SUPERSEDES))
+    conflict = np.flatnonzero(found.verdict == verdicts.CONFLICT)
+    missed = np.flatnonzero((found.verdict == verdicts.DISTINCT) & found.is_proposed)
+    always[conflict[_nearest_of_either(found.where(conflict), CONFLICTS_PER_MEMORY)]] = True
+    near = missed[_nearest_of_either(found.where(missed), NEAR_MISSES_PER_MEMORY)]
+    order = near[np.lexsort((found.right[near], found.left[near], -found.jaccard[near]))]
+    scope = rows.scope.dictionary_encode().indices.to_numpy()[nodes.leader[found.left[order]]]
+    always[order[_place_in_run(scope) < NEAR_MISSES_PER_SCOPE]] = True
+    return always
+
+
+def _nearest_of_either(found: Links, count: int) -> Mask:
+    nearest_first = np.lexsort((found.right, found.left, -found.jaccard))
+    keeps = np.zeros(len(found), bool)
+    for side in (found.left, found.right):
+        keeps[nearest_first] |= _place_in_run(side[nearest_first]) < count
+    return keeps
+
+
+def _place_in_run(values: I64) -> I64:
+    """0 for the first entry with its value, 1 for the second, and so on."""
+    order = np.argsort(values, kind="stable")
+    sorted_values = values[order]
+    starts = np.flatnonzero(np.concatenate(([True], sorted_values[1:] != sorted_values[:-1]))) if len(values) else order
+    place = np.empty(len(values), np.int64)
+    place[order] = np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
+    return place
