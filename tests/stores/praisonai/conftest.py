@@ -1,18 +1,27 @@
-"""The two SQLite files of a PraisonAI memory, as tests fill and look at them."""
+"""The two SQLite files of a PraisonAI memory, as tests fill and look at them, and passes over them."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memfold_flows import pipeline, settings
+from memfold_flows.receipts import Receipt, UndoReceipt
+from memfold_flows.runs import RunDirectory
 from memfold_flows.stores import open_store
 from memfold_flows.stores.base import MemoryStore
+
+#: Later than anything that a test writes through PraisonAI, which stamps the time of the machine.
+NIGHT = datetime(2100, 1, 1, 3, 0, tzinfo=UTC)
 
 SAMPLE = Path(__file__).parents[3] / "data/sample/praisonai"
 TIERS = ("short_term", "long_term")
@@ -67,6 +76,33 @@ class Files:
         """What memfold reads, by memory id."""
         batches = list(self.open(options).snapshot(scopes))
         return {row["memory_id"]: row for batch in batches for row in batch.to_pylist()}
+
+
+class Night:
+    """The passes of one night over one memory, each in a run directory of its own."""
+
+    def __init__(self, url: str, home: Path) -> None:
+        self.store = open_store(url)
+        self._home = home
+        self._numbers = count(1)
+
+    def plan(self, **thresholds: Any) -> RunDirectory:
+        run = RunDirectory.create(self._home / f"run-{next(self._numbers)}", "night")
+        policy = settings.Settings(thresholds).policy(as_of=NIGHT, traits=self.store.traits)
+        pipeline.plan(self.store, run, policy, clock=lambda: NIGHT)
+        return run
+
+    def apply(self, run: RunDirectory) -> Receipt:
+        return pipeline.apply(self.store, run, clock=lambda: NIGHT)
+
+    def undo(self, run: RunDirectory) -> UndoReceipt:
+        return pipeline.undo(self.store, run, clock=lambda: NIGHT)
+
+
+@pytest.fixture
+def night_over(tmp_path: Path) -> Callable[[str], Night]:
+    """Opens the store of a URL for the passes of one night."""
+    return lambda url: Night(url, tmp_path)
 
 
 @pytest.fixture

@@ -201,6 +201,33 @@ def test_two_memfolds_never_write_one_memory_at_a_time(folder):
         pytest.fail("two transactions at a time")
 
 
+@pytest.mark.praisonai
+def test_a_pass_beside_praisonai_leaves_what_it_starts_on(tmp_path, night_over, monkeypatch):
+    """The copy is gone for the next FileMemory, the rest is there, and an undo gives back the same bytes."""
+    monkeypatch.setenv("PRAISONAI_TELEMETRY_DISABLED", "true")
+    from praisonaiagents.memory import FileMemory
+
+    writer = FileMemory(user_id="ann", base_path=str(tmp_path / "memory"))
+    for text in ("The pager moves on Tuesday.", "The lift is out.", "The pager moves on Tuesday."):
+        writer.add_long_term(text, {"user_id": "ann"})
+    writer.add_short_term("The pager moves on Tuesday.", {"user_id": "ann"})
+    before = files(writer.user_path)
+    night = night_over(f"praisonai-file:{tmp_path}/memory?user=ann")
+
+    run = night.plan()
+    receipt = night.apply(run)
+
+    assert receipt.totals.merged == 1
+    reader = FileMemory(user_id="ann", base_path=str(tmp_path / "memory"))
+    assert sorted((each["type"], each["content"]) for each in reader.get_all_memories()) == [
+        ("long_term", "The lift is out."),
+        ("long_term", "The pager moves on Tuesday."),
+        ("short_term", "The pager moves on Tuesday."),
+    ]
+    night.undo(run)
+    assert files(writer.user_path) == before
+
+
 class Died(BaseException):
     """The process ends here: nothing after it runs, also no cleaning up."""
 

@@ -7,50 +7,25 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memfold_flows import pipeline, settings
-from memfold_flows.receipts import Receipt, State, UndoReceipt
+from memfold_flows.receipts import State
 from memfold_flows.runs import RunDirectory
-from memfold_flows.stores import open_store
 
 pytestmark = pytest.mark.praisonai
 
 GROUND_TRUTH = Path(__file__).parents[2] / "data/praisonai/ground_truth.json"
-NIGHT = datetime(2027, 1, 1, 3, 0, tzinfo=UTC)
 REMINDER = "Reminder: rotate the staging signing key before the end of the week."
 SESSION_2 = {"category": "todo", "user_id": "team-a", "session_id": "session-2"}
 
 
-class Night:
-    """The passes of one night over one memory, each in a run directory of its own."""
-
-    def __init__(self, folder: Path, home: Path) -> None:
-        self.store = open_store(f"praisonai:{folder}")
-        self._home = home
-        self._numbers = count(1)
-
-    def plan(self, **thresholds: Any) -> RunDirectory:
-        run = RunDirectory.create(self._home / f"run-{next(self._numbers)}", "night")
-        policy = settings.Settings(thresholds).policy(as_of=NIGHT, traits=self.store.traits)
-        pipeline.plan(self.store, run, policy, clock=lambda: NIGHT)
-        return run
-
-    def apply(self, run: RunDirectory) -> Receipt:
-        return pipeline.apply(self.store, run, clock=lambda: NIGHT)
-
-    def undo(self, run: RunDirectory) -> UndoReceipt:
-        return pipeline.undo(self.store, run, clock=lambda: NIGHT)
-
-
 @pytest.fixture
-def night(sample, tmp_path) -> Night:
-    return Night(sample.folder, tmp_path)
+def night(sample, night_over) -> Any:
+    """The passes of one night over the sample."""
+    return night_over(f"praisonai:{sample.folder}")
 
 
 @pytest.fixture
@@ -276,7 +251,7 @@ def watch():
     os.kill(os.getpid(), signal.SIGKILL)
 
 threading.Thread(target=watch, daemon=True).start()
-pipeline.apply(open_store(f"praisonai:{folder}"), run, clock=lambda: datetime(2027, 1, 1, 3, 0, tzinfo=UTC))
+pipeline.apply(open_store(f"praisonai:{folder}"), run, clock=lambda: datetime(2100, 1, 1, 3, 0, tzinfo=UTC))
 """
 
 
