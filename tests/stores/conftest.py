@@ -363,6 +363,17 @@ def fill_sqlite(tmp_path: Path) -> Callable[..., FilledSqlite]:
 
 
 @pytest.fixture
+def fill_praisonai(tmp_path: Path) -> Callable[..., FilledPraisonAI]:
+    """Fill the two files of PraisonAI with memories."""
+    return _filling(FilledPraisonAI, tmp_path)
+
+
+@pytest.fixture(name="tally_of")
+def _tally_of() -> Callable[..., pa.Table]:
+    return tally_of
+
+
+@pytest.fixture
 def a_pass() -> type[Pass]:
     return Pass
 

@@ -1,0 +1,260 @@
+"""Undo: what a pass did is taken back as far as nobody wrote since, and remembered as taken back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from memfold.errors import BadUsage, PlanDamaged
+from memfold.memory import Memory
+
+
+def mem(memory_id, content="Deploys need two approvals.", scope="team", **more):
+    return Memory(memory_id=memory_id, content=content, scope=scope, **more)
+
+
+@pytest.fixture
+def two_copies(fill_sqlite):
+    """Two copies with counts and tags of their own."""
+    return fill_sqlite(mem("ann", use_count=2, tags=("ops",)), mem("bob", use_count=3, tags=("ci",)))
+
+
+def test_a_counter_gives_back_what_the_fold_added(two_copies, a_pass, memories_of):
+    """Four recalls since the pass stay counted."""
+    night = a_pass(two_copies.store).plan(merge={"bob": "ann"})
+    night.apply()
+    two_copies.execute("update memories set use_count = use_count + 4")
+
+    report = night.undo()
+
+    left = memories_of(two_copies.store)
+    assert (left["ann"].use_count, left["bob"].use_count) == (6, 3)
+    assert (report.reverted, report.kept_fields) == (1, [])
+
+
+def test_a_field_that_was_written_since_stays_and_is_reported(two_copies, a_pass, memories_of):
+    """An agent's tags are not taken back; the counter beside them is."""
+    night = a_pass(two_copies.store).plan(merge={"bob": "ann"})
+    night.apply()
+    two_copies.execute("""update memories set tags = '["mine"]'""")
+
+    report = night.undo()
+
+    assert memories_of(two_copies.store)["ann"] == mem("ann", use_count=2, tags=("mine",))
+    assert [(each.memory_id, each.why) for each in report.kept_fields] == [("ann", "keeps tags, written since")]
+
+
+def test_an_id_that_was_written_again_is_not_overwritten(two_copies, a_pass, memories_of):
+    """The removed row cannot come back where another one stands; the report names it."""
+    night = a_pass(two_copies.store).plan(merge={"bob": "ann"})
+    night.apply()
+    two_copies.insert(mem("bob", "A new thought."))
+
+    report = night.undo()
+
+    assert [(each.memory_id, each.why) for each in report.not_restored] == [
+        ("bob", "is there again: it was written since")
+    ]
+    assert memories_of(two_copies.store)["bob"].content == "A new thought."
+
+
+def test_members_come_back_although_their_survivor_was_merged_since(fill_sqlite, a_pass):
+    """A later pass took the survivor; the member returns, and its redirect is gone."""
+    filled = fill_sqlite(mem("ann", use_count=1), mem("bob", use_count=1), mem("cat", use_count=1))
+    first = a_pass(filled.store, "night-1").plan(merge={"bob": "ann"})
+    first.apply()
+    second = a_pass(filled.store, "night-2").plan(merge={"ann": "cat"})
+    second.apply()
+    with filled.store.ledger() as ledger:
+        assert ledger.resolve("bob") == "cat"
+
+    report = first.undo()
+
+    assert filled.contents().keys() == {"bob", "cat"}
+    assert [each.memory_id for each in report.kept_fields] == ["ann"]
+    with filled.store.ledger() as ledger:
+        assert (ledger.resolve("bob"), ledger.resolve("ann")) == ("bob", "cat")
+
+
+def test_passes_taken_back_from_the_last_to_the_first_leave_the_store_as_it_was(fill_sqlite, a_pass):
+    """Each undo finds what its own pass left."""
+    filled = fill_sqlite(
+        mem("ann", use_count=1, tags=("a",)), mem("bob", use_count=2), mem("cat", use_count=4, metadata='{"c": 1}')
+    )
+    before = filled.everything()
+    first = a_pass(filled.store, "night-1").plan(merge={"bob": "ann"})
+    first.apply()
+    second = a_pass(filled.store, "night-2").plan(merge={"ann": "cat"})
+    second.apply()
+
+    second.undo()
+    first.undo()
+
+    assert filled.everything() == before
+
+
+def test_a_promotion_is_taken_back(fill_sqlite, a_pass, memories_of):
+    """The tier goes back; what was counted since stays."""
+    ann = mem("ann", tier="short_term", use_count=1)
+    filled = fill_sqlite(ann)
+    night = a_pass(filled.store).plan(promote=["ann"])
+    night.apply()
+    filled.execute("update memories set use_count = 9")
+
+    report = night.undo()
+
+    assert report.demoted == 1
+    assert memories_of(filled.store) == {"ann": replace(ann, use_count=9)}
+
+
+def test_a_promotion_to_another_id_is_taken_back(fill_praisonai, a_pass):
+    """The row returns to its old tier and id with the metadata that it had before it took in a member."""
+    filled = fill_praisonai(mem("ann", metadata='{"a": 1}'), mem("bob", metadata='{"b": 2}'))
+    before = filled.contents()
+    store = filled.open()
+    night = a_pass(store).plan(merge={filled.ids["bob"]: filled.ids["ann"]}, promote=[filled.ids["ann"]])
+    night.apply()
+
+    report = night.undo()
+
+    assert (report.restored, report.demoted, report.not_restored) == (1, 1, [])
+    assert filled.contents() == before
+    with store.ledger() as ledger:
+        assert ledger.resolve(filled.ids["ann"]) == filled.ids["ann"]
+
+
+def test_a_promoted_memory_that_was_reworded_since_stays_where_it_is(fill_praisonai, a_pass):
+    """An edit since the pass is worth more than its undo."""
+    filled = fill_praisonai(mem("ann"))
+    night = a_pass(filled.open()).plan(promote=[filled.ids["ann"]])
+    night.apply()
+    filled.reword("long_term:1", "Deploys need three approvals.")
+
+    report = night.undo()
+
+    assert [each.why for each in report.not_restored] == ["was promoted to 'long_term:1', which was changed since"]
+    assert filled.contents().keys() == {"long_term:1"}
+
+
+def test_a_promoted_memory_that_was_merged_since_comes_back_as_it_was(fill_praisonai, a_pass):
+    """The old row is restored beside the one that took it in."""
+    filled = fill_praisonai(mem("ann"), mem("cat", tier="long_term"))
+    ann, cat = filled.ids["ann"], filled.ids["cat"]
+    store = filled.open()
+    first = a_pass(store, "night-1").plan(promote=[ann])
+    first.apply()
+    a_pass(store, "night-2").plan(merge={"long_term:2": cat}).apply()
+
+    first.undo()
+
+    assert filled.contents().keys() == {ann, cat}
+
+
+def test_all_pairs_of_a_small_cluster_are_remembered_as_taken_back(fill_sqlite, a_pass):
+    """Else the next pass would merge the members with one another."""
+    filled = fill_sqlite(mem("ann"), mem("bob"), mem("bea"))
+    night = a_pass(filled.store).plan(merge={"bob": "ann", "bea": "ann"})
+    night.apply()
+
+    night.undo()
+
+    with filled.store.ledger() as ledger:
+        pairs = [(row["memory_id"], row["into_id"]) for row in ledger.rejected().to_pylist()]
+    assert pairs == [("bea", "ann"), ("bea", "bob"), ("bob", "ann")]
+
+
+def test_a_rejection_holds_while_memfold_itself_changes_the_survivor(fill_sqlite, a_pass, memories_of):
+    """A later fold changes the digest, not the text; the decision is carried over to the new one."""
+    filled = fill_sqlite(mem("ann"), mem("bob"), mem("cat", tags=("ops",)))
+    first = a_pass(filled.store, "night-1").plan(merge={"bob": "ann"})
+    first.apply()
+    first.undo()
+
+    a_pass(filled.store, "night-2").plan(merge={"cat": "ann"}).apply()
+
+    digests = {memory_id: memory.row_digest for memory_id, memory in memories_of(filled.store).items()}
+    with filled.store.ledger() as ledger:
+        decisions = ledger.rejected().to_pylist()
+    assert {
+        "memory_id": "bob",
+        "into_id": "ann",
+        "row_digest": digests["bob"],
+        "into_digest": digests["ann"],
+    } in decisions
+
+
+def test_a_prune_that_was_taken_back_is_remembered(fill_sqlite, a_pass, memories_of):
+    """It names the memory alone."""
+    filled = fill_sqlite(mem("ann"))
+    night = a_pass(filled.store).plan(prune={"ann": "stale"})
+    night.apply()
+
+    night.undo()
+
+    digest = memories_of(filled.store)["ann"].row_digest
+    with filled.store.ledger() as ledger:
+        assert ledger.rejected().to_pylist() == [
+            {"memory_id": "ann", "into_id": None, "row_digest": digest, "into_digest": None}
+        ]
+
+
+def test_only_what_was_restored_is_given_back_to_the_loss_window(fill_sqlite, a_pass):
+    """A row that could not come back stays counted as lost."""
+    filled = fill_sqlite(mem("ann"), mem("bob"))
+    night = a_pass(filled.store).plan(prune={"ann": "stale", "bob": "stale"}, lost=["ann", "bob"])
+    night.apply()
+    filled.insert(mem("ann", "A new thought."))
+
+    night.undo()
+
+    with filled.store.ledger() as ledger:
+        assert ledger.losses(night.now - timedelta(days=1)) == {"team": 1}
+
+
+def test_an_undo_that_stopped_between_two_transactions_goes_on(fill_sqlite, a_pass, monkeypatch):
+    """The first scope is not restored again; the report counts both."""
+    filled = fill_sqlite(mem("ann"), mem("bob", scope="ops"))
+    before = filled.everything()
+    filled.store.traits = replace(filled.store.traits, rows_per_transaction=1)
+    night = a_pass(filled.store).plan(prune={"ann": "stale", "bob": "stale"})
+    night.apply()
+    real = filled.store.transaction
+    left = iter([real])
+
+    def one_transaction_only():
+        try:
+            return next(left)()
+        except StopIteration:
+            raise OSError("unplugged") from None
+
+    monkeypatch.setattr(filled.store, "transaction", one_transaction_only)
+    with pytest.raises(OSError, match="unplugged"):
+        night.undo()
+    monkeypatch.undo()
+    assert filled.contents().keys() == {"bob"}
+
+    report = night.undo()
+
+    assert report.restored == 2
+    assert filled.everything() == before
+
+
+def test_undo_data_that_lacks_rows_is_refused_whole(fill_sqlite, a_pass):
+    """Half an undo folder must not look like an undo."""
+    filled = fill_sqlite(mem("ann"), mem("bob"))
+    night = a_pass(filled.store).plan(prune={"ann": "stale", "bob": "stale"})
+    night.apply()
+    night.undo_parts[0] = night.undo_parts[0].slice(1)
+
+    with pytest.raises(PlanDamaged, match="holds 1 removed memories of scope 'team', the ledger of the store 2"):
+        night.undo()
+
+    assert filled.contents() == {}
+
+
+def test_a_run_that_never_wrote_here_cannot_be_taken_back(fill_sqlite, a_pass):
+    """The store's own ledger knows its runs."""
+    with pytest.raises(BadUsage, match="night-1 never wrote to sqlite:"):
+        a_pass(fill_sqlite(mem("ann")).store).undo()
