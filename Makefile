@@ -1,7 +1,7 @@
 # Two commands from nothing: `make demo` and `make test`. They need make and Python 3.11 or newer, nothing else.
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -qq --constraint constraints.txt
 
 # Prefect and its libraries send no usage data from here.
 export DO_NOT_TRACK := 1
