@@ -196,7 +196,7 @@ class SqliteTransaction:
     def __init__(self, connection: sqlite3.Connection, ledger: Bookkeeping) -> None:
         self.ledger = ledger
         self._connection = connection
-        self._columns = _table_columns(connection)
+        self._columns = list(_table_columns(connection))
 
     def read(self, ids: Collection[str]) -> dict[str, StoredRow]:
         rows: dict[str, StoredRow] = {}
@@ -266,10 +266,13 @@ def _require_columns(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(
             f"table memories of {path} lacks the columns {', '.join(missing)}; nothing was read or written"
         )
+    if [name for name, is_key in columns.items() if is_key] != ["memory_id"]:
+        raise StoreError(f"memory_id is not the primary key of table memories of {path}; nothing was read or written")
 
 
-def _table_columns(connection: sqlite3.Connection) -> list[str]:
-    return [row[1] for row in connection.execute("pragma main.table_info('memories')")]
+def _table_columns(connection: sqlite3.Connection) -> dict[str, bool]:
+    """The columns of the table, and whether each is part of its primary key; none where there is no table."""
+    return {row[1]: row[5] > 0 for row in connection.execute("pragma main.table_info('memories')")}
 
 
 def _pages(connection: sqlite3.Connection, scopes: Sequence[str] | None) -> Iterator[list[tuple[Any, ...]]]:
