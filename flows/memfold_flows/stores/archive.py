@@ -135,8 +135,8 @@ class ArchiveStore:
         return beside_out if beside_out.exists() else own
 
     def _read_to_write(self) -> tuple[Reading, Fingerprint]:
-        if self._out is not None and (self._out.exists() or self._out.is_symlink()):
-            raise BadUsage(f"{self._out} exists; it was not overwritten. Choose another file for --out.")
+        if self._out is not None:
+            _require_free(self._out)
         with file_errors(self._path):
             as_read = fingerprint(self._path)
             reading = self._reading()
@@ -220,7 +220,16 @@ def _out_file(out: Any, archive: Path, *, in_place: bool) -> Path | None:
         raise BadUsage(f"{path} is the archive itself; nothing was written. To rewrite it, give --in-place.")
     if not path.parent.is_dir():
         raise BadUsage(f"there is no folder {path.parent} for the new archive; nothing was written. Make it first.")
-    return path.parent.resolve() / path.name
+    path = path.parent.resolve() / path.name
+    # What memfold wrote may be named again: then the ledger beside it tells that the run is applied.
+    if not was_written(path):
+        _require_free(path)
+    return path
+
+
+def _require_free(out: Path) -> None:
+    if out.exists() or out.is_symlink():
+        raise BadUsage(f"{out} exists; it was not overwritten. Choose another file for --out.")
 
 
 def _scope_fields(option: Any) -> tuple[str, ...] | None:

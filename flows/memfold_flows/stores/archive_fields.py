@@ -133,7 +133,7 @@ class FieldReader:
         beside = set(self._layout(record).others)
         held = record.get("metadata")
         keys = {key: value for key, value in (metadata_object(held) or {}).items() if key in new or key not in old}
-        keys |= {k: v for k, v in new.items() if k not in beside and (k not in old or not _same(old[k], v))}
+        keys |= {k: v for k, v in new.items() if k not in beside and (k not in old or not same(old[k], v))}
         return {"metadata": to_json(keys) if isinstance(held, str) else keys}
 
 
@@ -231,8 +231,8 @@ def _plain(value: Any) -> Any:
 to_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=_plain).encode
 
 
-def _same(one: Any, other: Any) -> bool:
-    # JSON tells 1 from true and from 1.0; Python's == does not.
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are one in JSON, which tells 1 from true and from 1.0; Python's == does not."""
     return to_json(one) == to_json(other)
 
 

@@ -22,7 +22,7 @@ from memfold.errors import BadRecord, StoreError
 from memfold.memory import Memory
 from memfold_flows.stores import archive
 from memfold_flows.stores.archive import ArchiveStore, as_flag, require_archive
-from memfold_flows.stores.archive_fields import PLACES, FieldReader
+from memfold_flows.stores.archive_fields import PLACES, FieldReader, same
 from memfold_flows.stores.archive_landing import file_errors
 from memfold_flows.stores.archive_rows import Edits
 from memfold_flows.stores.base import StoreTraits
@@ -181,26 +181,23 @@ def set_values(text: str, changes: Mapping[str, Any]) -> str:
     for key, start, end in _values(text):
         space = " " if text[start - 1] == " " else ""
         if key in missing:
-            pieces += [text[copied:start], _new_value(text[start:end], missing.pop(key))]
+            pieces += [text[copied:start], _new_value(text[start:end], missing.pop(key), space)]
             copied = end
     if missing:
         # After the last value, before whatever space the object ends with.
         end = len(text[: text.rindex("}")].rstrip())
-        comma = "" if text[end - 1] == "{" else f",{space}"
-        added = f",{space}".join(f"{_dumps(key)}:{space}{_dumps(value)}" for key, value in missing.items())
-        pieces += [text[copied:end], comma, added]
+        added = _dumps[space](missing)[1:-1]
+        pieces += [text[copied:end], "" if text[end - 1] == "{" else f",{space}", added]
         copied = end
     return "".join([*pieces, text[copied:]])
 
 
-def _new_value(old: str, value: Any) -> str:
+def _new_value(old: str, value: Any, space: str) -> str:
     if isinstance(value, dict) and old.startswith("{"):
         before = _decode(old)
         if before.keys() <= value.keys():
-            return set_values(
-                old, {k: v for k, v in value.items() if k not in before or _dumps(before[k]) != _dumps(v)}
-            )
-    return _dumps(value)
+            return set_values(old, {k: v for k, v in value.items() if k not in before or not same(before[k], v)})
+    return _dumps[space](value)
 
 
 def _values(text: str) -> Iterator[tuple[str, int, int]]:
@@ -286,4 +283,8 @@ _SCANNER = json.JSONDecoder(
     object_pairs_hook=_single_keys, parse_float=_finite, parse_int=_whole, parse_constant=_no_constant
 )
 _decode = _SCANNER.decode
-_dumps = json.JSONEncoder(ensure_ascii=False).encode
+# How a line that has a space after its colons spells a value, and how one that has none.
+_dumps = {
+    " ": json.JSONEncoder(ensure_ascii=False).encode,
+    "": json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode,
+}

@@ -75,8 +75,40 @@ def test_keys_that_come_from_another_memory_go_under_metadata(notes):
     notes.holds(b'{"id":"a","text":"x","scope":"ana","lang":"en"}')
     notes.fold("a", metadata='{"lang":"en","user_id":"bo"}')
 
-    assert notes.lines == [b'{"id":"a","text":"x","scope":"ana","lang":"en","metadata":{"user_id": "bo"}}\n']
+    assert notes.lines == [b'{"id":"a","text":"x","scope":"ana","lang":"en","metadata":{"user_id":"bo"}}\n']
     assert notes.snapshot()["a"]["scope"] == "ana"
+
+
+def test_a_merge_compares_moments_and_not_texts(notes, a_pass):
+    """The later-looking text of two times may be the earlier moment; the survivor takes it in its own form."""
+    notes.holds(
+        b'{"id":"a","text":"Passport expires in 2031","created_at":"2026-03-10T19:30:00-07:00"}',
+        b'{"id":"b","text":"Passport expires in 2031","created_at":"2026-03-11T01:00:00Z"}',
+    )
+    a_pass(notes.open(in_place=True)).plan(merge={"b": "a"}).apply()
+
+    assert notes.lines == [b'{"id":"a","text":"Passport expires in 2031","created_at":"2026-03-10T18:00:00-07:00"}\n']
+
+
+def test_a_merge_folds_counters_and_metadata_and_an_undo_takes_all_of_it_back(notes, a_pass):
+    """The sum of the uses, the higher importance, every key of both; then byte for byte as before."""
+    notes.holds(
+        b'{"id":"a","text":"Ana plays tennis","metadata":{"category": "hobby", "priority": "high"},'
+        b'"importance":0.40,"access_count":3,"tags":["sport"]}',
+        b'{"id":"b","text":"Ana plays tennis","metadata":{"source": "chat", "category": "hobby"},'
+        b'"importance":0.9,"access_count":2,"tags":["ana"],"lang":"en"}',
+    )
+    before = notes.path.read_bytes()
+    night = a_pass(notes.open(in_place=True)).plan(merge={"b": "a"})
+    report = night.apply()
+
+    assert (report.metadata_conflicts, report.fields_left_out) == ([], [])
+    assert notes.lines == [
+        b'{"id":"a","text":"Ana plays tennis","metadata":{"category": "hobby", "priority": "high", '
+        b'"lang": "en", "source": "chat"},"importance":0.9,"access_count":5,"tags":["sport","ana"]}\n'
+    ]
+    assert night.undo().kept_fields == []
+    assert notes.path.read_bytes() == before
 
 
 def test_a_fold_that_is_taken_back_gives_back_every_byte(notes):

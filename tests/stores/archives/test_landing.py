@@ -82,6 +82,20 @@ def test_out_never_overwrites(notes, tmp_path):
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_a_run_that_was_written_to_a_file_is_known_there(notes, another, a_pass):
+    """Applied once more with the same --out it changes nothing; another run is refused before it writes."""
+    notes.holds({"id": "a", "text": "tea"}, {"id": "b", "text": "Tea"})
+    target = another("folded.jsonl")
+    a_pass(notes.open(out=target.path)).plan(merge={"b": "a"}).apply()
+    written = target.path.read_bytes()
+
+    night = a_pass(notes.open(out=target.path)).plan(merge={"b": "a"})
+    assert night.apply().already_applied_at == night.now
+    with pytest.raises(BadUsage, match=r"folded\.jsonl exists; it was not overwritten"):
+        a_pass(notes.open(out=target.path), run_id="night-2").plan(merge={"b": "a"}).apply()
+    assert target.path.read_bytes() == written
+
+
 def test_out_loses_the_race_against_a_file_that_appears_meanwhile(notes, tmp_path):
     """A file that somebody makes while memfold works is not overwritten."""
     notes.holds({"id": "a", "text": "tea"})
