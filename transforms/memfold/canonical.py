@@ -3,31 +3,62 @@
 from __future__ import annotations
 
 from memfold.forms import fold_forms
-from memfold.lexicon import BIT, Language, classes, detect, language
+from memfold.lexicon import BIT, Language, classes, detect, foreign_classes, language
 from memfold.spelling import corrected, is_known
-from memfold.tokens import ARTICLE, BOUNDARY, BREAK, CAPITAL, COLON, COMMA, HARD, POSSESSIVE, Token, plain, scan
+from memfold.tokens import (
+    ARTICLE,
+    BOUNDARY,
+    CAPITAL,
+    COLON,
+    COMMA,
+    DEFINITE,
+    EQUALS,
+    HARD,
+    POSSESSIVE,
+    Token,
+    plain,
+    scan,
+)
+
+
+def word_classes(token: Token, lang: Language) -> int:
+    """The class bits of a word in its own language; of a word unknown there, those of every table."""
+    if not lang.code:
+        return foreign_classes().get(token.word, 0)
+    bits = classes(lang.code).get(token.word)
+    if bits is not None:
+        return bits
+    if token.kind != "word" or token.word in lang.marks or is_known(token.word, lang.code):
+        return 0
+    return foreign_classes().get(token.word, 0)
+
 
 DECORATION = frozenset({"emoji", "emoticon"})
-NEGATIVE_EMOJI = frozenset("❌🚫⛔👎✖")
+NEGATIVE_EMOJI = frozenset("❌🚫⛔👎✖💔🙅🛑")
 
 
-def canonical(text: str) -> tuple[list[Token], Language]:
-    """The canonical tokens of a text in order, and the language whose table was used (its code is "" for none)."""
+def canonical(text: str) -> tuple[list[Token], Language, bool]:
+    """The canonical tokens of a text in order, the language whose table was used, and whether that is sure."""
     tokens = scan(plain(text))
     spoken = [token for token in tokens if token.kind not in DECORATION or token.word[0] in NEGATIVE_EMOJI]
     if not any(token.kind not in ("question", "symbol", "emoji", "emoticon") for token in spoken):
-        return [Token(plain(text).strip(), "raw", 0)], language("")
-    lang = language(detect(spoken))
+        return [Token(plain(text).strip(), "raw", 0)], language(""), False
+    code, is_sure = detect(spoken)
+    lang = language(code)
     tokens = _expanded(spoken, lang)
     tokens = _without_openings(tokens, lang)
     tokens = _with_question(tokens, lang)
+    tokens = _put_right(tokens, lang)
     tokens = _replaced(tokens, lang)
     tokens = fold_forms(tokens, lang)
     if lang.code == "en":
         tokens = _active(tokens, lang)
         tokens = _possessive(tokens, lang)
+        tokens = _negated_verb(tokens, lang)
+    if lang.words("time_first"):
+        tokens = _verb_after_subject(tokens, lang)
     tokens = _plain_words(tokens, lang)
-    return _without_repetition(tokens), lang
+    return _without_repetition(tokens), lang, is_sure
 
 
 # --------------------------------------------------------------------------------- contractions, hyphens, possessives
@@ -37,6 +68,8 @@ def _expanded(tokens: list[Token], lang: Language) -> list[Token]:
     found: list[Token] = []
     owed = 0
     for token in tokens:
+        if owed and token.word in _AFTER_A_COPULA:
+            owed = EQUALS
         marks = token.marks | owed
         owed = 0
         word = token.word
@@ -55,6 +88,8 @@ def _expanded(tokens: list[Token], lang: Language) -> list[Token]:
     return found
 
 
+# "Lisbon's at six", "the user's not": here the 's is a verb.
+_AFTER_A_COPULA = frozenset({"at", "a", "an", "the", "in", "not", "being", "going", "very", "always", "never", "on"})
 _ENDINGS = {"n't": "not", "'re": "are", "'ve": "have", "'ll": "will", "'m": "am"}
 
 
@@ -133,7 +168,8 @@ def _without_report(tokens: list[Token], lang: Language) -> list[Token] | None:
         if rest[0].word in pronouns:
             rest = [Token(word, "word", 0) for word in subject] + rest[1:]
             return _verb_second(rest, len(subject), lang) if that_needed else rest
-        if lang.words("reports").get("verb_first") and that_needed:
+        names_itself = that_needed and rest[0].word in lang.words("reports").get("bare_verbs", ())
+        if names_itself or (lang.words("reports").get("verb_first") and that_needed):
             return [Token(word, "word", 0) for word in subject] + rest
         for case, full in lang.words("reports").get("cases", []):
             parts = tuple(case.split())
@@ -209,6 +245,40 @@ def _with_question(tokens: list[Token], lang: Language) -> list[Token]:
     return tokens
 
 
+# ----------------------------------------------------------------------------------------- typos and abbreviated days
+
+
+def _put_right(tokens: list[Token], lang: Language) -> list[Token]:
+    """Typos in ordinary words put right, and the weekdays that are written short in full."""
+    short = lang.words("weekday_abbreviations")
+    found: list[Token] = []
+    for place, token in enumerate(tokens):
+        word = token.word
+        if token.kind == "word":
+            if word in short and _is_day_context(tokens, place, short, lang):
+                word = _weekday_name(short[word], lang)
+            elif token.marks & CAPITAL:
+                fixed = corrected(word, lang.code)
+                word = fixed if fixed in lang.months or fixed in lang.words("weekdays") else word
+            else:
+                word = corrected(word, lang.code)
+        found.append(token if word == token.word else Token(word, "word", token.marks))
+    return found
+
+
+def _is_day_context(tokens: list[Token], place: int, short: dict[str, int], lang: Language) -> bool:
+    """ "Mon" is a day beside another day or after "on" or "every"; "Jan" and "Sun" elsewhere may be names."""
+    near = [token for token in tokens[max(0, place - 2) : place + 3] if token is not tokens[place]]
+    if any(token.word in short or token.word in lang.words("weekdays") for token in near):
+        return bool(tokens[place].marks & CAPITAL) or any(token.marks & CAPITAL for token in near)
+    before = tokens[place - 1].word if place else ""
+    return bool(tokens[place].marks & CAPITAL) and before in ("on", "every", "each", "next", "last", "until")
+
+
+def _weekday_name(number: int, lang: Language) -> str:
+    return next(name for name, value in lang.words("weekdays").items() if value == number)
+
+
 # -------------------------------------------------------------------------------------------------- English word order
 
 
@@ -250,7 +320,7 @@ _CLAUSE_BREAKS = frozenset({"that", "which", "who", "and", "or", "but", "if", "w
 
 def _starts_adjunct(token: Token) -> bool:
     return token.word != "of" and bool(
-        classes().get(token.word, 0) & (BIT["preposition"] | BIT["adjunct"] | BIT["conjunction"])
+        classes("en").get(token.word, 0) & (BIT["preposition"] | BIT["adjunct"] | BIT["conjunction"])
     )
 
 
@@ -263,6 +333,8 @@ def _possessive(tokens: list[Token], lang: Language) -> list[Token]:
     if tokens[owner].word in lang.articles:
         owner += 1
     verb = owner + 1
+    while verb < len(tokens) and tokens[verb].marks & POSSESSIVE:
+        verb += 1
     if verb >= len(tokens) or any(token.marks & BOUNDARY for token in tokens[1 : verb + 1]):
         return tokens
     if (
@@ -272,19 +344,45 @@ def _possessive(tokens: list[Token], lang: Language) -> list[Token]:
     ):
         return tokens
     if (
-        classes().get(tokens[start].word, 0) & (BIT["quantifier"] | BIT["negation"] | BIT["limit"])
+        classes("en").get(tokens[start].word, 0) & (BIT["quantifier"] | BIT["negation"] | BIT["limit"])
         or tokens[start].kind != "word"
     ):
         return tokens
     owned = tokens[start]
-    return [
-        tokens[owner]._replace(marks=tokens[owner].marks | ARTICLE),
-        Token(owned.word, "word", POSSESSIVE),
-        *tokens[verb:],
-    ]
+    if owned.word == "name" and tokens[verb].word == "is":
+        return [*tokens[owner:verb], *_CALLED, *tokens[verb + 1 :]]
+    return [*tokens[owner:verb], Token(owned.word, "word", POSSESSIVE), *tokens[verb:]]
 
 
+_CALLED = (Token("is", "word", 0), Token("called", "word", 0))
 _PLAIN_VERBS = frozenset({"expires", "ends", "has", "was", "were", "will", "must", "needs", "lives", "works"})
+
+
+def _negated_verb(tokens: list[Token], lang: Language) -> list[Token]:
+    """ "Eats no gluten" as "does not eat gluten"."""
+    for at in range(len(tokens) - 2):
+        verb = lang.agreement.get(tokens[at].word, tokens[at].word)
+        if tokens[at + 1].word != "no" or verb not in lang.words("verbs")["agreement"] or tokens[at + 2].kind != "word":
+            continue
+        if tokens[at + 1].marks & BOUNDARY or tokens[at + 2].marks & BOUNDARY:
+            continue
+        negated = [Token("do", "word", tokens[at].marks), Token("not", "word", 0), Token(verb, "word", 0)]
+        return [*tokens[:at], *negated, *tokens[at + 2 :]]
+    return tokens
+
+
+def _verb_after_subject(tokens: list[Token], lang: Language) -> list[Token]:
+    """German: "montags ist die Nutzerin ..." as "die Nutzerin ist montags ..."."""
+    starts = lang.words("time_first")
+    if len(tokens) < 5 or tokens[0].word not in starts or tokens[2].word not in _NOMINATIVES:
+        return tokens
+    if any(token.marks & BOUNDARY for token in tokens[1:4]) or tokens[3].kind != "word":
+        return tokens
+    time, verb, article, noun = tokens[:4]
+    return [Token(article.word, "word", time.marks), noun, verb, Token(time.word, "word", 0), *tokens[4:]]
+
+
+_NOMINATIVES = frozenset({"der", "die", "das", "ein", "eine"})
 
 
 # ------------------------------------------------------------------------------------------------------------- words
@@ -295,7 +393,6 @@ def _plain_words(tokens: list[Token], lang: Language) -> list[Token]:
     found: list[Token] = []
     owed = 0
     english = lang.code == "en"
-    weekdays = lang.words("weekdays")
     for place, token in enumerate(tokens):
         marks = token.marks | owed
         owed = 0
@@ -308,23 +405,31 @@ def _plain_words(tokens: list[Token], lang: Language) -> list[Token]:
             continue
         following = tokens[place + 1].word if place + 1 < len(tokens) else ""
         if english and word in lang.articles and place + 1 < len(tokens):
-            owed = marks & ~CAPITAL | ARTICLE
+            owed = marks & ~CAPITAL | ARTICLE | (DEFINITE if word == "the" else 0)
             continue
         if english and word in lang.copulas and _is_droppable_copula(following, lang):
+            owed = marks & ~CAPITAL | ARTICLE | EQUALS
+            continue
+        if english and word == "on" and following and _is_day(tokens, place + 1, lang):
             owed = marks & ~CAPITAL | ARTICLE
             continue
-        if english and word == "on" and following and _is_day(tokens[place + 1], weekdays):
-            owed = marks & ~CAPITAL | ARTICLE
+        if (
+            english
+            and word == "at"
+            and marks & EQUALS
+            and tokens[place + 1 : place + 2]
+            and tokens[place + 1].kind in _PLACES
+        ):
+            owed = marks & ~CAPITAL
             continue
+        if english and place == 0 and word in lang.agreement:
+            found.append(Token("user", "word", marks))
+            marks = 0
         if english and word == "that" and found and found[-1].word in _REPORTING:
             owed = marks & ~CAPITAL
             continue
         if english:
             word = lang.agreement.get(word, word)
-        if not marks & CAPITAL:
-            word = corrected(word, lang.code)
-            if english:
-                word = lang.agreement.get(word, word)
         found.append(Token(word, "word", marks))
     return found
 
@@ -352,7 +457,14 @@ def _is_droppable_copula(following: str, lang: Language) -> bool:
     return bool(following) and following not in lang.words("keep_copula_before")
 
 
-def _is_day(token: Token, weekdays: dict[str, int]) -> bool:
+# "The repo is at <URL>" says what "Repo: <URL>" says.
+_PLACES = frozenset({"url", "path", "email", "time"})
+
+
+def _is_day(tokens: list[Token], at: int, lang: Language) -> bool:
+    if tokens[at].word in lang.articles and at + 1 < len(tokens):
+        at += 1
+    token, weekdays = tokens[at], lang.words("weekdays")
     return token.kind == "date" or token.word in weekdays or token.word.rstrip("s") in weekdays
 
 

@@ -158,6 +158,8 @@ COMMA_DECIMALS = frozenset({"de", "fr", "es", "ru"})
 
 
 def _decimal(text: str) -> Decimal | None:
+    if len(text) > MOST_DIGITS:
+        return None
     top, slash, bottom = text.partition("/")
     if slash and top.isdigit() and bottom in ("2", "4", "5", "8", "10"):
         return Decimal(top) / Decimal(bottom)
@@ -165,6 +167,10 @@ def _decimal(text: str) -> Decimal | None:
         return Decimal(text)
     except InvalidOperation:
         return None
+
+
+# Beyond these, decimal arithmetic rounds; such a number stays as it is written.
+MOST_DIGITS = 24
 
 
 def _written(amount: Decimal) -> str:
@@ -292,7 +298,7 @@ SYMBOLS = {
     "ft": "ft", "s": "s", "ms": "ms", "us": "us", "ns": "ns", "min": "min", "h": "h", "d": "day", "kb": "KB", "mb": "MB",
     "gb": "GB", "tb": "TB", "pb": "PB", "kib": "KiB", "mib": "MiB", "gib": "GiB", "tib": "TiB", "hz": "Hz",
     "khz": "kHz", "mhz": "MHz", "ghz": "GHz", "w": "W", "kw": "kW", "kwh": "kWh", "v": "V", "mv": "mV", "ma": "mA",
-    "mah": "mAh", "px": "px", "pt": "pt", "mbit": "Mbit", "gbit": "Gbit", "kbit": "kbit", "kcal": "kcal", "km/h": "km/h",
+    "mah": "mAh", "px": "px", "pt": "pt", "megawatt": "MW", "tbit": "Tbit", "mbit": "Mbit", "gbit": "Gbit", "kbit": "kbit", "kcal": "kcal", "km/h": "km/h",
     "mph": "mph", "rpm": "rpm", "fps": "fps", "dpi": "dpi", "ppm": "ppm",
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """The verdict over integer arrays, in the part of Python that numba compiles.
 
 ``verdicts`` loads this file twice: as it is, for few pairs, and with ``jit`` set to numba's compiler, for many.
-Rows of ``tokens`` and ``marks`` are [start, end) slices; ``classes`` holds the class bits of each token id.
+Rows of ``tokens``, ``marks`` and ``kinds`` (the class bits of each token in its place) are [start, end) slices.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from memfold.lexicon import BIT
-from memfold.tokens import ARTICLE, BOUNDARY, BRACKET, COLON, COMMA, HARD
+from memfold.tokens import ARTICLE, BOUNDARY, BRACKET, COLON, COMMA, DEFINITE, EQUALS, HARD, POSSESSIVE
 
 
 def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -20,33 +20,37 @@ def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
 jit = globals().get("jit", _as_it_is)
 
 SAME, CONTAINS, CONFLICT, SUPERSEDES, DISTINCT = range(5)
-HAS_TABLE, SAYS_A_DAY, UNSPACED = 1, 2, 4
+HAS_TABLE, SAYS_A_DAY, UNSPACED, FREE_TIME = 1, 2, 4, 8
 
 NUMBER, DATE, TIME = BIT["number"], BIT["date"], BIT["time"]
 VALUE = NUMBER | DATE | TIME | BIT["identifier"]
 NEGATION, QUANTIFIER, MODAL, CHANGE = BIT["negation"], BIT["quantifier"], BIT["modal"], BIT["change"]
 POLARITY, LIMIT, CONDITION, QUESTION = BIT["polarity"], BIT["limit"], BIT["condition"], BIT["question"]
 TURNS = NEGATION | LIMIT | CONDITION | BIT["hedge"] | QUESTION | CHANGE | BIT["retract"] | MODAL
-NARROWED = NEGATION | LIMIT | QUANTIFIER | MODAL
+NARROWED = NEGATION | LIMIT | QUANTIFIER
 COORDINATOR, DISJUNCTION, ORDER = BIT["coordinator"], BIT["disjunction"], BIT["order"]
 JOINS = BIT["preposition"] | BIT["conjunction"] | COORDINATOR
+TIMEY = DATE | TIME | BIT["time_word"]
 FUNCTION = JOINS | BIT["adjunct"] | BIT["anaphora"]
 STARTS_ADJUNCT = BIT["adjunct"] | DATE | TIME
+BIT_ADJUNCT = BIT["adjunct"]
 LIST_HEAD = BIT["verb"] | BIT["preposition"]
-FIXED_IN_LIST = NUMBER | TIME | NEGATION | LIMIT | CONDITION | QUESTION | ORDER | MODAL | BIT["direction"]
+FIXED_IN_LIST = (
+    NUMBER | TIME | NEGATION | LIMIT | CONDITION | QUESTION | ORDER | MODAL | BIT["direction"] | BIT["preposition"]
+)
 NOUN_PHRASE = ARTICLE | COLON | BRACKET | COMMA
 LONGEST_SLOT, LONGEST_LIST = 4, 40
 
 
 @jit
-def judge_rows(offsets, tokens, marks, classes, traits, left, right, newer, same_day, verdict, winner, added):  # type: ignore[no-untyped-def]
+def judge_rows(offsets, tokens, marks, kinds, traits, left, right, newer, same_day, verdict, winner, added):  # type: ignore[no-untyped-def]
     """Fills ``verdict``, ``winner`` and ``added``, one entry per pair."""
     for pair in range(len(left)):
         a, b = left[pair], right[pair]
         found, side, extra = judge_pair(
             tokens,
             marks,
-            classes,
+            kinds,
             offsets[a],
             offsets[a + 1],
             offsets[b],
@@ -62,7 +66,7 @@ def judge_rows(offsets, tokens, marks, classes, traits, left, right, newer, same
 
 
 @jit
-def judge_pair(tokens, marks, classes, a0, a1, b0, b1, a_traits, b_traits, newer, same_day):  # type: ignore[no-untyped-def]
+def judge_pair(tokens, marks, kinds, a0, a1, b0, b1, a_traits, b_traits, newer, same_day):  # type: ignore[no-untyped-def]
     """The verdict on one pair, the side that wins (0 none, 1 left, 2 right) and how many words that side adds."""
     n, m = a1 - a0, b1 - b0
     shorter = min(n, m)
@@ -73,32 +77,36 @@ def judge_pair(tokens, marks, classes, a0, a1, b0, b1, a_traits, b_traits, newer
     while suffix < shorter - prefix and tokens[a1 - 1 - suffix] == tokens[b1 - 1 - suffix]:
         suffix += 1
     wrong_day = (a_traits | b_traits) & SAYS_A_DAY != 0 and not same_day
-    if n == m and (prefix == n or _is_reordered(tokens, marks, classes, a0, a1, b0, b1, prefix, suffix)):
+    if n == m and (
+        prefix == n
+        or _is_reordered(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix)
+        or (a_traits & b_traits & FREE_TIME and _is_time_moved(tokens, marks, kinds, a0, a1, b0, b1))
+    ):
         return (DISTINCT if wrong_day else SAME), 0, 0
     both_known = a_traits & b_traits & HAS_TABLE != 0
     if prefix == shorter and both_known and shorter > 1:
-        if n > m and _adds_only(tokens, marks, classes, a0, a1, m, a_traits):
+        if n > m and _adds_only(tokens, marks, kinds, a0, a1, m, a_traits):
             return (DISTINCT, 0, 0) if b_traits & SAYS_A_DAY != 0 and not same_day else (CONTAINS, 1, n - m)
-        if m > n and _adds_only(tokens, marks, classes, b0, b1, n, b_traits):
+        if m > n and _adds_only(tokens, marks, kinds, b0, b1, n, b_traits):
             return (DISTINCT, 0, 0) if a_traits & SAYS_A_DAY != 0 and not same_day else (CONTAINS, 2, m - n)
-    if newer == 1 and _supersedes(tokens, classes, a0, a1, b0, b1):
+    if newer == 1 and _supersedes(tokens, kinds, a0, a1, b0, b1):
         return SUPERSEDES, 1, 0
-    if newer == 2 and _supersedes(tokens, classes, b0, b1, a0, a1):
+    if newer == 2 and _supersedes(tokens, kinds, b0, b1, a0, a1):
         return SUPERSEDES, 2, 0
-    if _conflicts(tokens, marks, classes, a0, a1, b0, b1, prefix, suffix):
+    if _conflicts(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix):
         return CONFLICT, newer, 0
     return DISTINCT, 0, 0
 
 
 @jit
-def _is_reordered(tokens, marks, classes, a0, a1, b0, b1, prefix, suffix):  # type: ignore[no-untyped-def]
+def _is_reordered(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix):  # type: ignore[no-untyped-def]
     """Whether the same words stand in another order that carries no fact: an adjunct moved, or the items of a list."""
     width = a1 - a0 - prefix - suffix
     if width < 2 or not _same_words(tokens, a0 + prefix, b0 + prefix, width):
         return False
-    if _is_rotated(tokens, marks, classes, a0, a1, b0, b1, prefix, width):
+    if _is_rotated(tokens, marks, kinds, a0, a1, b0, b1, prefix, width):
         return True
-    return width <= LONGEST_LIST and _is_list_shuffled(tokens, marks, classes, a0, a1, b0, b1, prefix, width)
+    return width <= LONGEST_LIST and _is_list_shuffled(tokens, marks, kinds, a0, a1, b0, b1, prefix, width)
 
 
 @jit
@@ -117,7 +125,7 @@ def _same_words(tokens, a, b, width):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _is_rotated(tokens, marks, classes, a0, a1, b0, b1, prefix, width):  # type: ignore[no-untyped-def]
+def _is_rotated(tokens, marks, kinds, a0, a1, b0, b1, prefix, width):  # type: ignore[no-untyped-def]
     """Whether a clause's first part, an adjunct ("on Fridays", "if CI is red"), stands last on the other side."""
     a, b = a0 + prefix, b0 + prefix
     if prefix > 0 and not (marks[a] & HARD and marks[b] & HARD):
@@ -126,7 +134,9 @@ def _is_rotated(tokens, marks, classes, a0, a1, b0, b1, prefix, width):  # type:
         return False
     for cut in range(1, width):
         if _is_rotation(tokens, a, b, width, cut) and (
-            _may_move(tokens, marks, classes, a, cut, width) or _may_move(tokens, marks, classes, b, width - cut, width)
+            _may_move(tokens, marks, kinds, a, cut, width)
+            or _may_move(tokens, marks, kinds, b, width - cut, width)
+            or (width == a1 - a0 and _are_equated(marks, kinds, a, b, cut, width))
         ):
             return True
     return False
@@ -141,36 +151,82 @@ def _is_rotation(tokens, a, b, width, cut):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _may_move(tokens, marks, classes, start, cut, width):  # type: ignore[no-untyped-def]
+def _may_move(tokens, marks, kinds, start, cut, width):  # type: ignore[no-untyped-def]
     """Whether the first ``cut`` words are an adjunct, and nothing at its edges changes its reach ("only", "not")."""
-    first = classes[tokens[start]]
-    dated = cut == 2 and classes[tokens[start + 1]] & DATE != 0
+    first = kinds[start]
+    dated = cut == 2 and kinds[start + 1] & DATE != 0
     if not (first & STARTS_ADJUNCT or dated):
         return False
-    edges = classes[tokens[start + cut - 1]] | (classes[tokens[start + cut]] & (LIMIT | COORDINATOR))
-    if edges & (NEGATION | LIMIT | QUANTIFIER | COORDINATOR) and cut > 1:
+    if (kinds[start + cut - 1] | kinds[start + cut]) & (LIMIT | COORDINATOR) and cut > 1:
         return False
     for i in range(start, start + width):
-        if classes[tokens[i]] & (ORDER | QUESTION):
+        if kinds[i] & (ORDER | QUESTION):
             return False
     return True
 
 
 @jit
-def _is_list_shuffled(tokens, marks, classes, a0, a1, b0, b1, prefix, width):  # type: ignore[no-untyped-def]
+def _are_equated(marks, kinds, a, b, cut, width):  # type: ignore[no-untyped-def]
+    """Whether "X is the Y" stands against "the Y is X": one of the two sides of the verb is "the ..." on either text."""
+    x, y = marks[a + cut], marks[b + width - cut]
+    if not x & EQUALS or not y & EQUALS or kinds[a + cut] & NEGATION or kinds[b + width - cut] & NEGATION:
+        return False
+    for i in range(1, width):
+        if i != cut and marks[a + i] & (EQUALS | BOUNDARY) or kinds[a + i] & (COORDINATOR | QUESTION | LIMIT):
+            return False
+    return (x & DEFINITE != 0 and marks[b] & (DEFINITE | ARTICLE) != 0) or (
+        y & DEFINITE != 0 and marks[a] & (DEFINITE | ARTICLE) != 0
+    )
+
+
+@jit
+def _is_time_moved(tokens, marks, kinds, a0, a1, b0, b1):  # type: ignore[no-untyped-def]
+    """Whether the day or hour that opens one text stands further back in the other, where languages put it freely."""
+    return _is_time_taken_back(tokens, marks, kinds, a0, a1, b0) or _is_time_taken_back(
+        tokens, marks, kinds, b0, b1, a0
+    )
+
+
+@jit
+def _is_time_taken_back(tokens, marks, kinds, a0, a1, b0):  # type: ignore[no-untyped-def]
+    n = a1 - a0
+    length = 0
+    while length < n and kinds[a0 + length] & (TIMEY | BIT_ADJUNCT):
+        length += 1
+    if length == 0 or length > n - 2 or not kinds[a0 + length - 1] & TIMEY:
+        return False
+    for i in range(a0 + length, a1):
+        if kinds[i] & TIMEY or marks[i] & HARD:
+            return False
+    skip = 0
+    while skip < n - length and tokens[b0 + skip] == tokens[a0 + length + skip]:
+        skip += 1
+    if skip == 0:
+        return False
+    for i in range(length):
+        if tokens[b0 + skip + i] != tokens[a0 + i]:
+            return False
+    for i in range(skip + length, n):
+        if tokens[b0 + i] != tokens[a0 + i]:
+            return False
+    return True
+
+
+@jit
+def _is_list_shuffled(tokens, marks, kinds, a0, a1, b0, b1, prefix, width):  # type: ignore[no-untyped-def]
     """Whether the items of one list ("funk, jazz and bossa nova") stand in another order."""
     a, b = a0 + prefix, b0 + prefix
-    if not _is_list_place(tokens, marks, classes, a0, a1, a, width) or not _is_list_place(
-        tokens, marks, classes, b0, b1, b, width
+    if not _is_list_place(tokens, marks, kinds, a0, a1, a, width) or not _is_list_place(
+        tokens, marks, kinds, b0, b1, b, width
     ):
         return False
     items = 0
     i = 0
     used = 0
     while i < width:
-        length = _item_length(tokens, marks, classes, a + i, width - i)
+        length = _item_length(tokens, marks, kinds, a + i, width - i)
         if length > 0:
-            place = _find_item(tokens, marks, classes, a + i, length, b, width, used)
+            place = _find_item(tokens, marks, kinds, a + i, length, b, width, used)
             if place < 0:
                 return False
             used |= 1 << place
@@ -180,20 +236,20 @@ def _is_list_shuffled(tokens, marks, classes, a0, a1, b0, b1, prefix, width):  #
 
 
 @jit
-def _is_list_place(tokens, marks, classes, start, end, a, width):  # type: ignore[no-untyped-def]
+def _is_list_place(tokens, marks, kinds, start, end, a, width):  # type: ignore[no-untyped-def]
     """Whether a list may begin and end here, and no word in it or near it makes the order count."""
     framed = marks[a] & (COLON | BRACKET) != 0
     if a == start:
         if not marks[a] & BRACKET:
             return False
-    elif not (marks[a] & NOUN_PHRASE or classes[tokens[a - 1]] & (LIST_HEAD | COORDINATOR)):
+    elif not (marks[a] & NOUN_PHRASE or kinds[a - 1] & (LIST_HEAD | COORDINATOR)):
         return False
     after = a + width
-    if after < end and not (marks[after] & BOUNDARY or classes[tokens[after]] & JOINS):
+    if after < end and not (marks[after] & BOUNDARY or kinds[after] & JOINS):
         return False
     separators = 0
     for i in range(a, after):
-        kind = classes[tokens[i]]
+        kind = kinds[i]
         if kind & COORDINATOR or (i > a and marks[i] & COMMA):
             separators += 1
         elif kind & FIXED_IN_LIST and not (framed and kind & NUMBER):
@@ -202,34 +258,34 @@ def _is_list_place(tokens, marks, classes, start, end, a, width):  # type: ignor
             return False
     i = a - 1
     while i >= start:
-        if classes[tokens[i]] & ORDER or (classes[tokens[i]] & COORDINATOR and not marks[a] & COMMA):
+        if kinds[i] & ORDER or (kinds[i] & COORDINATOR and not marks[a] & COMMA):
             return False
         if marks[i] & HARD:
             break
         i -= 1
     i = after
     while i < end and not marks[i] & HARD:
-        if classes[tokens[i]] & (ORDER | COORDINATOR):
+        if kinds[i] & (ORDER | COORDINATOR):
             return False
         i += 1
     return separators > 0
 
 
 @jit
-def _item_length(tokens, marks, classes, start, room):  # type: ignore[no-untyped-def]
-    if classes[tokens[start]] & COORDINATOR:
+def _item_length(tokens, marks, kinds, start, room):  # type: ignore[no-untyped-def]
+    if kinds[start] & COORDINATOR:
         return 0
     length = 1
-    while length < room and not marks[start + length] & COMMA and not classes[tokens[start + length]] & COORDINATOR:
+    while length < room and not marks[start + length] & COMMA and not kinds[start + length] & COORDINATOR:
         length += 1
     return length
 
 
 @jit
-def _find_item(tokens, marks, classes, item, length, b, width, used):  # type: ignore[no-untyped-def]
+def _find_item(tokens, marks, kinds, item, length, b, width, used):  # type: ignore[no-untyped-def]
     i = 0
     while i < width:
-        here = _item_length(tokens, marks, classes, b + i, width - i)
+        here = _item_length(tokens, marks, kinds, b + i, width - i)
         if here == length and not used >> i & 1:
             equal = True
             for j in range(length):
@@ -242,44 +298,44 @@ def _find_item(tokens, marks, classes, item, length, b, width, used):  # type: i
 
 
 @jit
-def _adds_only(tokens, marks, classes, start, end, length, traits):  # type: ignore[no-untyped-def]
+def _adds_only(tokens, marks, kinds, start, end, length, traits):  # type: ignore[no-untyped-def]
     """Whether the longer side, after the words of the shorter one, only adds: no "not", "except", "if" or "maybe"."""
     first = start + length
-    joint = classes[tokens[first]]
+    joint = kinds[first]
     narrowed = disjoint = False
     for i in range(start, first):
-        narrowed = narrowed or classes[tokens[i]] & NARROWED != 0
-        disjoint = disjoint or classes[tokens[i]] & NEGATION != 0
+        narrowed = narrowed or kinds[i] & NARROWED != 0
+        disjoint = disjoint or kinds[i] & NEGATION != 0
     if narrowed:
         if not (marks[first] & HARD or joint & COORDINATOR):
             return False
     elif traits & UNSPACED:
         if not marks[first] & BOUNDARY:
             return False
-    elif not (marks[first] & BOUNDARY or joint & JOINS):
+    elif not (marks[first] & BOUNDARY or joint & (JOINS | TIMEY)):
         return False
     if joint & DISJUNCTION and not disjoint:
         return False
     if end - first == 1 and joint & JOINS:
         return False
     for i in range(first, end):
-        if classes[tokens[i]] & TURNS:
+        if kinds[i] & TURNS:
             return False
     return True
 
 
 @jit
-def _supersedes(tokens, classes, new0, new1, old0, old1):  # type: ignore[no-untyped-def]
+def _supersedes(tokens, kinds, new0, new1, old0, old1):  # type: ignore[no-untyped-def]
     """Whether the newer side says of the older one's subject that something changed."""
     changed = False
     for i in range(new0, new1):
-        if classes[tokens[i]] & CHANGE and not _has(tokens, old0, old1, tokens[i]):
+        if kinds[i] & CHANGE and not _has(tokens, old0, old1, tokens[i]):
             changed = True
     if not changed or old1 - old0 < 2:
         return False
     content = shared = 0
     for i in range(old0, old1):
-        if classes[tokens[i]] & FUNCTION:
+        if kinds[i] & FUNCTION:
             continue
         content += 1
         if _has(tokens, new0, new1, tokens[i]):
@@ -296,7 +352,7 @@ def _has(tokens, start, end, word):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _conflicts(tokens, marks, classes, a0, a1, b0, b1, prefix, suffix):  # type: ignore[no-untyped-def]
+def _conflicts(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix):  # type: ignore[no-untyped-def]
     """Whether one slot of an otherwise equal text holds two values, or one side turns the other round."""
     n, m = a1 - a0, b1 - b0
     a_slot, b_slot = n - prefix - suffix, m - prefix - suffix
@@ -305,15 +361,9 @@ def _conflicts(tokens, marks, classes, a0, a1, b0, b1, prefix, suffix):  # type:
         return n == m and n > 2 and _same_words(tokens, a0, b0, n)
     turned = False
     for i in range(a0 + prefix, a1 - suffix):
-        turned = (
-            turned
-            or classes[tokens[i]] & (NEGATION | POLARITY | MODAL | QUANTIFIER | QUESTION | LIMIT | CONDITION) != 0
-        )
+        turned = turned or kinds[i] & (NEGATION | POLARITY | MODAL | QUANTIFIER | QUESTION | LIMIT | CONDITION) != 0
     for i in range(b0 + prefix, b1 - suffix):
-        turned = (
-            turned
-            or classes[tokens[i]] & (NEGATION | POLARITY | MODAL | QUANTIFIER | QUESTION | LIMIT | CONDITION) != 0
-        )
+        turned = turned or kinds[i] & (NEGATION | POLARITY | MODAL | QUANTIFIER | QUESTION | LIMIT | CONDITION) != 0
     if turned:
         return True
     if a_slot == 0 or b_slot == 0:

@@ -44,6 +44,17 @@ CLASSES = (
 )
 BIT: dict[str, int] = {name: 1 << position for position, name in enumerate(CLASSES)}
 
+KEEPS_APART = (
+    BIT["negation"]
+    | BIT["limit"]
+    | BIT["condition"]
+    | BIT["hedge"]
+    | BIT["modal"]
+    | BIT["change"]
+    | BIT["retract"]
+    | BIT["relative_day"]
+)
+
 Words = tuple[str, ...]
 
 
@@ -89,7 +100,8 @@ def language(code: str) -> Language:
         return Language(code, {})
     table = _read(code)
     fillers = table.get("fillers", {})
-    openings = sorted({_cut(text, code) for text in fillers.get("opening", [])}, key=lambda words: (-len(words), words))
+    opening_texts = [*fillers.get("opening", []), *fillers.get("anywhere", [])]
+    openings = sorted({_cut(text, code) for text in opening_texts}, key=lambda words: (-len(words), words))
     return Language(
         code,
         table,
@@ -111,26 +123,38 @@ def language(code: str) -> Language:
 
 
 @cache
-def classes() -> dict[str, int]:
-    """The class bits of every word and phrase that any table names, for texts in any language."""
+def classes(code: str) -> dict[str, int]:
+    """The class bits of every word and phrase that a language's table names."""
+    table = _read(code)
     found: dict[str, int] = {}
-    for code in (*LANGUAGES, "other"):
-        table = _read(code)
-        for name, texts in table.get("classes", {}).items():
-            for text in texts:
-                word = joined(_cut(text, code if code in LANGUAGES else ""))
-                found[word] = found.get(word, 0) | BIT[name]
-        for key, bit in (("months", "date"), ("weekdays", "date")):
-            for text in table.get(key, {}):
-                word = joined(_cut(text))
-                found[word] = found.get(word, 0) | BIT[bit]
-        for verb in table.get("verbs", {}).get("agreement", []):
-            found[verb] = found.get(verb, 0) | BIT["verb"]
+    for name, texts in table.get("classes", {}).items():
+        for text in texts:
+            word = joined(_cut(text, code if code in LANGUAGES else ""))
+            found[word] = found.get(word, 0) | BIT[name]
+    for key in ("months", "weekdays"):
+        for text in table.get(key, {}):
+            for word in (joined(_cut(text)), f"{text}s" if (code, key) == ("en", "weekdays") else ""):
+                found[word] = found.get(word, 0) | BIT["date"]
+    for verb in table.get("verbs", {}).get("agreement", []):
+        found[verb] = found.get(verb, 0) | BIT["verb"]
     return found
 
 
-def detect(tokens: list[Token]) -> str:
-    """The language of a text by its script and its commonest words; "" where no table fits."""
+@cache
+def foreign_classes() -> dict[str, int]:
+    """What a word that the text's own language does not know may be: the class bits of all tables together."""
+    found: dict[str, int] = {}
+    for code in (*LANGUAGES, "other"):
+        for word, bits in classes(code).items():
+            found[word] = found.get(word, 0) | bits
+    return {word: bits & KEEPS_APART for word, bits in found.items() if bits & KEEPS_APART}
+
+
+def detect(tokens: list[Token]) -> tuple[str, bool]:
+    """The language of a text by its script and its commonest words, and whether that is sure.
+
+    A text of a few plain words that tell nothing is read as English, but not taken for sure.
+    """
     hits = dict.fromkeys(LANGUAGES, 0)
     words = 0
     for token in tokens:
@@ -139,14 +163,38 @@ def detect(tokens: list[Token]) -> str:
             words += 1
         elif token.kind in ("word", "hyphenated"):
             words += 1
+            script = _script(token.word)
+            if script:
+                hits[script] += 1
             for code in _marked().get(token.word, ()):
                 hits[code] += 1
             if "'" in token.word and token.word.partition("'")[0] in _ELIDED:
                 hits["fr"] += 1
     if hits["ja"]:
-        return "ja" if 4 * (hits["ja"] + hits["zh"]) >= words else ""
+        return ("ja", True) if 4 * (hits["ja"] + hits["zh"]) >= words else ("", False)
     best = max(LANGUAGES, key=lambda code: hits[code])
-    return best if hits[best] and 6 * hits[best] >= words else ""
+    if 6 * hits[best] >= words and (hits[best] > 1 or best not in LATIN or hits[best] == words):
+        return best, True
+    if _is_plain_english(tokens, 3 / 5 if hits["en"] else 3 / 4):
+        return "en", True
+    if hits[best] and 6 * hits[best] >= words:
+        return best, True
+    return ("en", False) if words <= FEW_WORDS and all(token.word.isascii() for token in tokens) else ("", False)
+
+
+FEW_WORDS = 4
+
+
+LATIN = frozenset({"en", "de", "fr", "es"})
+
+
+def _is_plain_english(tokens: list[Token], share: float) -> bool:
+    """Whether that share of the words stands in the English dictionary."""
+    from memfold.spelling import is_known
+
+    words = [token.word for token in tokens if token.kind == "word"]
+    known = sum(1 for word in words if is_known(word, "en"))
+    return known > 1 and known >= share * len(words)
 
 
 def joined(words: Words) -> str:
@@ -156,6 +204,17 @@ def joined(words: Words) -> str:
     return " ".join(words)
 
 
+def _script(word: str) -> str:
+    """Cyrillic is taken for Russian and Arabic script for Arabic, unless a letter of another language says no."""
+    if "\u0400" <= word[0] <= "\u04ff":
+        return "" if _OTHER_CYRILLIC.intersection(word) else "ru"
+    if "\u0600" <= word[0] <= "\u06ff":
+        return "" if _OTHER_ARABIC.intersection(word) else "ar"
+    return ""
+
+
+_OTHER_CYRILLIC = frozenset("іїєґўђћјљњџқңғүұһөәӣӯ")
+_OTHER_ARABIC = frozenset("پچژگکیٹڈےںھەێۆڕ")
 _ELIDED = frozenset({"l", "d", "qu", "n", "s", "j", "c", "jusqu", "lorsqu", "puisqu"})
 
 
@@ -175,13 +234,16 @@ def _read(code: str) -> dict[str, Any]:
 
 @cache
 def _cut(text: str, code: str = "") -> Words:
-    """A phrase of a table in the tokens that the scanner makes of it, contractions left whole."""
-    elisions = _read(code).get("elisions", {}) if code else {}
+    """A phrase of a table in the tokens that a text of that language gives: contractions and hyphens taken apart."""
+    table = _read(code) if code else {}
+    elisions, contractions = table.get("elisions", {}), table.get("contractions", {})
     words: list[str] = []
     for token in scan(plain(text)):
         head, _, tail = token.word.partition("'")
         if token.kind == "hyphenated":
             words += token.word.split("-")
+        elif token.word in contractions and len(text.split()) > 1:
+            words += contractions[token.word].split()
         elif tail and head in elisions:
             words += [elisions[head], tail]
         else:
@@ -203,6 +265,10 @@ def _phrases(table: dict[str, Any]) -> Iterator[Phrase]:
         yield Phrase(_cut(text, table["language"]), ())
     for before, filler in table.get("fillers", {}).get("after", []):
         yield Phrase((before, filler), (before,))
+    for text in table.get("weekdays", {}):
+        words = _cut(text, table["language"])
+        if len(words) > 1:
+            yield Phrase(words, (joined(words),))
     for section in ("numbers", "units", "times_words"):
         for text, value in table.get(section, {}).items():
             words = _cut(text)
@@ -215,8 +281,9 @@ _MARKER = {"numbers": "#", "units": "@", "times_words": "#"}
 
 def _cut_to_phrases(table: dict[str, Any], text: str) -> Words:
     words = _cut(text)
-    named = {_cut(phrase) for texts in table.get("classes", {}).values() for phrase in texts if " " in phrase}
-    return (joined(words),) if words in named else words
+    named = {_cut(phrase) for texts in table.get("classes", {}).values() for phrase in texts}
+    named |= {_cut(phrase) for phrase in table.get("weekdays", {})}
+    return (joined(words),) if len(words) > 1 and words in named else words
 
 
 def _by_first(phrases: Iterator[Phrase]) -> dict[str, tuple[Phrase, ...]]:

@@ -23,7 +23,13 @@ def corrected(word: str, code: str) -> str:
     if code != "en" and is_known(word, "en"):
         return word
     ending = PROTECTED_ENDING[code]
-    found = {near for near in _slips(word, code) if near[-ending:] == word[-ending:] and _is_common(near, code)}
+    found = {
+        near
+        for near in _slips(word, code)
+        if max(len(near), len(word)) > MIN_LETTERS
+        and (near[-ending:] == word[-ending:] or sorted(near) == sorted(word))
+        and _is_common(near, code)
+    }
     accents = {near for near in found if _bare(near) == _bare(word)}
     found = accents or found
     return found.pop() if len(found) == 1 else word
@@ -31,7 +37,7 @@ def corrected(word: str, code: str) -> str:
 
 def is_known(word: str, code: str) -> bool:
     """Whether a language's dictionary, or the words that its table adds, hold the word."""
-    return word in _frequencies(code) or word in _added(code)
+    return word in _frequencies(code) or word in _added(code) or word in _names()
 
 
 @cache
@@ -41,12 +47,17 @@ def _frequencies(code: str) -> dict[str, int]:
     from spellchecker import SpellChecker
 
     frequencies: dict[str, int] = SpellChecker(language=DICTIONARIES[code]).word_frequency.dictionary
-    return frequencies
+    return {word.replace("ё", "е"): count for word, count in frequencies.items()} if code == "ru" else frequencies
 
 
 @cache
 def _added(code: str) -> frozenset[str]:
     return frozenset(language(code).words("known").get("words", []))
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(language("en").words("known").get("names", []))
 
 
 def _is_common(word: str, code: str) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from memfold.canonical import canonical
-from memfold.lexicon import BIT, classes
+from memfold.canonical import canonical, word_classes
+from memfold.lexicon import BIT, Language
 from memfold.tokens import Token, plain, scan
 
 INVISIBLE = regex.compile(r"[\p{Cf}\p{Cc}\p{White_Space}\p{Default_Ignorable_Code_Point}\u2800]*")
@@ -33,7 +33,7 @@ KIND_CLASS = {
 }
 
 # What is true of a whole text, as bits of ``Corpus.traits``.
-HAS_TABLE, SAYS_A_DAY, UNSPACED = 1, 2, 4
+HAS_TABLE, SAYS_A_DAY, UNSPACED, FREE_TIME = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,13 @@ class Vocabulary:
 class Corpus:
     """Texts as integers, one row per text in the order given; each array of offsets has one more entry than texts.
 
-    ``tokens`` are the canonical tokens in order and ``marks`` what stands in front of each; ``keys`` are the sorted
-    distinct tokens of a text, for finding candidates.
+    ``tokens`` are the canonical tokens in order, ``kinds`` the class bits that each has in its text's language, ``marks``
+    what stands in front of each; ``keys`` are the sorted distinct tokens of a text, for finding candidates.
     """
 
     token_offsets: npt.NDArray[np.int64]
     tokens: npt.NDArray[np.int32]
+    kinds: npt.NDArray[np.uint32]
     marks: npt.NDArray[np.uint16]
     key_offsets: npt.NDArray[np.int64]
     keys: npt.NDArray[np.int32]
@@ -92,45 +93,63 @@ def stable_hash(word: str) -> int:
     return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
+Row = tuple[list[int], list[int], list[int], list[int], int]
+
+
 class _Reader:
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
         self.classes: list[int] = []
         self.tokens: list[int] = []
+        self.kinds: list[int] = []
         self.marks: list[int] = []
         self.token_offsets = [0]
         self.keys: list[int] = []
         self.key_offsets = [0]
         self.traits: list[int] = []
-        self.seen: dict[str, tuple[list[int], list[int], list[int], int]] = {}
+        self.known_kinds: dict[tuple[str, str, str], int] = {}
+        self.seen: dict[str, Row] = {}
 
     def read(self, text: str) -> None:
         row = self.seen.get(text)
         if row is None:
             row = self.seen[text] = self._row(text)
-        ids, marks, keys, traits = row
+        ids, kinds, marks, keys, traits = row
         self.tokens += ids
+        self.kinds += kinds
         self.marks += marks
         self.token_offsets.append(len(self.tokens))
         self.keys += keys
         self.key_offsets.append(len(self.keys))
         self.traits.append(traits)
 
-    def _row(self, text: str) -> tuple[list[int], list[int], list[int], int]:
-        tokens, lang = canonical(text)
-        ids = [self._id(token) for token in tokens]
-        traits = HAS_TABLE if lang.code else 0
-        if any(self.classes[i] & BIT["relative_day"] for i in ids):
+    def _row(self, text: str) -> Row:
+        tokens, lang, is_sure = canonical(text)
+        kinds = [self._kind(token, lang) for token in tokens]
+        ids = [self._id(token.word, kind) for token, kind in zip(tokens, kinds, strict=True)]
+        traits = HAS_TABLE if is_sure else 0
+        if any(kind & BIT["relative_day"] for kind in kinds):
             traits |= SAYS_A_DAY
         if lang.code in ("zh", "ja"):
             traits |= UNSPACED
-        return ids, [token.marks for token in tokens], sorted(set(ids)), traits
+        if lang.table.get("free_time"):
+            traits |= FREE_TIME
+        return ids, kinds, [token.marks for token in tokens], sorted(set(ids)), traits
 
-    def _id(self, token: Token) -> int:
-        found = self.ids.get(token.word)
+    def _kind(self, token: Token, lang: Language) -> int:
+        key = (token.word, token.kind, lang.code)
+        found = self.known_kinds.get(key)
         if found is None:
-            found = self.ids[token.word] = len(self.ids)
-            self.classes.append(classes().get(token.word, 0) | KIND_CLASS.get(token.kind, 0))
+            found = self.known_kinds[key] = word_classes(token, lang) | KIND_CLASS.get(token.kind, 0)
+        return found
+
+    def _id(self, word: str, kind: int) -> int:
+        found = self.ids.get(word)
+        if found is None:
+            found = self.ids[word] = len(self.ids)
+            self.classes.append(kind)
+        else:
+            self.classes[found] |= kind
         return found
 
     def corpus(self) -> Corpus:
@@ -138,6 +157,7 @@ class _Reader:
         return Corpus(
             token_offsets=np.array(self.token_offsets, np.int64),
             tokens=np.array(self.tokens, np.int32),
+            kinds=np.array(self.kinds, np.uint32),
             marks=np.array(self.marks, np.uint16),
             key_offsets=np.array(self.key_offsets, np.int64),
             keys=np.array(self.keys, np.int32),

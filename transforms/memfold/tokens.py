@@ -8,7 +8,9 @@ from typing import NamedTuple
 import regex
 
 # What stands between a token and the one before it, as bits.
-COMMA, DASH, COLON, BRACKET, STOP, BREAK, CAPITAL, POSSESSIVE, ARTICLE, CODE = (1 << bit for bit in range(10))
+COMMA, DASH, COLON, BRACKET, STOP, BREAK, CAPITAL, POSSESSIVE, ARTICLE, CODE, EQUALS, DEFINITE = (
+    1 << bit for bit in range(12)
+)
 SOFT = COMMA | DASH | COLON | BRACKET
 HARD = STOP | BREAK
 BOUNDARY = SOFT | HARD
@@ -51,7 +53,7 @@ def scan(text: str) -> list[Token]:
         if kind == "hyphenated":
             tokens.append(Token(word.casefold(), kind, marks))
         elif kind in ("word", "word_with_marks"):
-            folded = word.casefold()
+            folded = CASE_IN_UNIT.get(word) or word.casefold().replace("ё", "е")
             if word != folded and not shouted:
                 marks |= _capital(text, found, tokens, marks)
                 if marks & CODE:
@@ -92,7 +94,7 @@ def _capital(text: str, found: regex.Match[str], tokens: list[Token], marks: int
 
 def _facts(word: str, kind: str, marks: int) -> list[Token]:
     if kind in ("url", "path"):
-        word = _trim(word)
+        word = _trim(word.strip("<>") if kind == "url" else word)
         if kind == "url":
             scheme, _, rest = word.partition("://")
             host, slash, tail = rest.partition("/")
@@ -176,6 +178,16 @@ HALF_WIDTH_KANA = regex.compile(r"[\uff61-\uff9f]+")
 DIGIT = regex.compile(r"(?![0-9])\p{Nd}")
 CAMEL = regex.compile(r"\p{Ll}\p{Lu}")
 CASE_IN_ID = regex.compile(r"[_.]|\p{Ll}\p{Lu}|^\p{Ll}+\d*\p{Lu}|\d\p{Lu}\d|^[a-z]\d[A-Z]")
+# Units that differ in nothing but case from another one.
+CASE_IN_UNIT = {
+    "Mb": "mbit",
+    "Gb": "gbit",
+    "Tb": "tbit",
+    "Kb": "kbit",
+    "MW": "megawatt",
+    "Mbps": "mbit/s",
+    "MBps": "mb/s",
+}
 EMPHASIS = regex.compile(r"__?([A-Z]\w*?)__?|__(\p{L}+)|(\p{L}+)__")
 LIST_START = regex.compile(r"(?m)^[ \t]*1[.)][ \t]")
 LIST_NUMBER = regex.compile(r"(?m)^([ \t]*)(\d{1,3})[.)][ \t]+")
@@ -194,7 +206,7 @@ SCANNER = regex.compile(
       (?P<word>[A-Za-z]{{2,}}(?=[,;]?[ ]|$))
     | (?P<layout>^[ ]*(?:[-*+•◦▪]|>+|\#{{1,6}})[ ]+|```[ ]*[A-Za-z]*(?=\n|$)|```|\*\*)
     | (?P<struck>~~)
-    | (?P<url>(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.|mailto:)[^\s<>"`|、。，]+)
+    | (?P<url><?(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.|mailto:)[^\s<>"`|、。，]+>?)
     | (?P<email>[\w.+%-]+@[\w-]+(?:\.[\w-]+)+)
     | (?P<date>\d{{4}}-\d{{2}}-\d{{2}}(?:T\d{{2}}:\d{{2}}(?::\d{{2}}(?:\.\d+)?)?(?:Z|[+-]\d{{2}}:?\d{{2}})?)?(?![\w-]))
     | (?P<numeric_date>\d{{1,2}}\.\d{{1,2}}\.\d{{4}}(?![\w/])|\d{{1,2}}/\d{{1,2}}/\d{{4}}(?![\w/])|\d{{4}}/\d{{1,2}}/\d{{1,2}}(?![\w/]))
@@ -221,7 +233,7 @@ SCANNER = regex.compile(
     | (?P<emoticon>(?<!\w)[:;=]-?[)(DPp/|](?!\w))
     | (?P<emoji>(?:\p{{Regional_Indicator}}{{2}}|[\p{{Extended_Pictographic}}--[©®™0-9\#*]](?:[\p{{Emoji_Modifier}}\ufe0f\u20e3\u200d]|\p{{Extended_Pictographic}})*))
     | (?P<question>[?？؟¿]+(?<!^¿)(?<![¿]))
-    | (?P<symbol>&&|\|\||[<>=!]=|=>|->|→|⇒|(?:US|A|C|NZ|HK)?\$|[€£¥₹₽%‰°](?:[CF](?!\w))?|[=<>|~≈^&]|(?<=\s)[*+](?=\s)|(?<=\w)[*+](?=\w))
+    | (?P<symbol>&&|\|\||[<>=!]=|=>|->|→|⇒|(?:US|A|C|NZ|HK)?\$|[%‰°\p{{Sc}}](?:[CF](?!\w))?|[=<>|~≈^&✗✘☒☑]|[\p{{Sm}}--[+|<>=~]]|(?<=\s)[*+](?=\s)|(?<=\w)[*+](?=\w))
     """,
     regex.VERBOSE | regex.VERSION1 | regex.MULTILINE,
 )

@@ -104,7 +104,7 @@ def would_lose(corpus: Corpus, removed: Sequence[int], kept: Sequence[int]) -> t
         start, end = int(corpus.token_offsets[row]), int(corpus.token_offsets[row + 1])
         for place in range(start, end):
             token = int(corpus.tokens[place])
-            is_fact = corpus.vocabulary.classes[token] & FACT or corpus.marks[place] & CAPITAL
+            is_fact = corpus.kinds[place] & FACT or corpus.marks[place] & CAPITAL
             if is_fact and token not in stays:
                 lost[token] = None
     return tuple(corpus.vocabulary.words[token] for token in lost)
@@ -123,7 +123,7 @@ def _judge_plain(corpus, left, right, newer, same_day):  # type: ignore[no-untyp
         corpus.token_offsets.tolist(),
         corpus.tokens.tolist(),
         corpus.marks.tolist(),
-        corpus.vocabulary.classes.tolist(),
+        corpus.kinds.tolist(),
         corpus.traits.tolist(),
         np.asarray(left).tolist(),
         np.asarray(right).tolist(),
@@ -143,7 +143,7 @@ def _judge_compiled(corpus, left, right, newer, same_day):  # type: ignore[no-un
         corpus.token_offsets,
         corpus.tokens,
         corpus.marks.astype(np.int64),
-        corpus.vocabulary.classes.astype(np.int64),
+        corpus.kinds.astype(np.int64),
         corpus.traits.astype(np.int64),
         np.ascontiguousarray(left, np.int32),
         np.ascontiguousarray(right, np.int32),
