@@ -19,6 +19,8 @@ help:
 
 demo: $(VENV)/.installed
 	@$(BIN)/memfold demo
+	@echo
+	@echo "memfold is $(BIN)/memfold here; '. $(BIN)/activate' puts it on your PATH"
 
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check
