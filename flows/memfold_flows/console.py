@@ -148,10 +148,10 @@ def _print_refusal(console: Console, scope: ScopeTally) -> None:
 
 
 def _print_scopes(console: Console, scopes: Sequence[ScopeTally]) -> None:
-    optional = {"leave": "pruned", "move up": "promoted", "held": "held", "wait": "waits"}
+    optional = {"leave": "pruned", "up": "promoted", "held": "held", "wait": "waits"}
     columns = {"before": "entries_before", "after": "entries_after", "merge": "merged"}
     columns |= {title: name for title, name in optional.items() if any(getattr(scope, name) for scope in scopes)}
-    shown = Table(box=None, pad_edge=False, header_style="dim")
+    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     shown.add_column("scope", overflow="fold", min_width=16, max_width=40)
     for title in (*columns, "loss", "strict"):
         shown.add_column(title, justify="right", no_wrap=True)

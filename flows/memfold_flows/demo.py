@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from memfold.errors import BadUsage, MemfoldError
+from memfold.errors import BadUsage
 from memfold_flows import commands, console, pipeline, views
 from memfold_flows.settings import Settings, load
 from memfold_flows.stores import open_store
@@ -53,16 +53,6 @@ def run(*, as_json: bool) -> None:
     )
 
 
-def sample_file() -> Path:
-    """The sample store: inside an installed package, or in the data folder of a clone."""
-    packaged = Path(str(resources.files("memfold_flows"))) / "sample/memories.jsonl"
-    cloned = Path(__file__).parents[2] / "data/sample/memories.jsonl"
-    for path in (packaged, cloned):
-        if path.is_file():
-            return path
-    raise MemfoldError(f"the sample store is neither at {packaged} nor at {cloned}; install memfold again")
-
-
 def _fresh_copy() -> Path:
     """The sample in ``./demo``, as it was before any pass."""
     if FOLDER.exists() and not (FOLDER / _MARK).exists():
@@ -72,5 +62,5 @@ def _fresh_copy() -> Path:
     archive = FOLDER / "memories.jsonl"
     for old in (FOLDER / ".memfold").glob(f"{archive.name}*"):
         old.unlink()
-    archive.write_bytes(sample_file().read_bytes())
+    archive.write_bytes(resources.files("memfold_flows").joinpath("sample.jsonl").read_bytes())
     return archive

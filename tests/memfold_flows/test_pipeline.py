@@ -439,11 +439,14 @@ def _note(generator: random.Random, number: int) -> dict[str, Any]:
 
 def _with_copies(rows: int) -> list[dict[str, Any]]:
     """Memories in ten scopes, seven in ten with words of their own, three in ten copies of one of those."""
+    generator = random.Random(3)
+    syllables = ("ka", "lo", "mi", "ten", "ur", "sa", "vel", "dor", "in", "pra", "qui", "bo", "zan", "fe", "rus")
+    vocabulary = ["".join(generator.choices(syllables, k=3)) for _ in range(2_000)]
     own = rows * 7 // 10
+    texts = [" ".join(generator.choices(vocabulary, k=generator.randint(6, 14))) for _ in range(own)]
     memories = []
     for number in range(rows):
         of = number if number < own else (number - own) * 2
-        text = f"Order {of} of customer {of * 7919 % 100_003} waits for {WORDS[of % len(WORDS)]} in hall {of % 97}"
-        shown = text if number < own else text.upper() + "."
-        memories.append({"id": f"m-{number}", "text": shown, "scope": f"shop-{of % 10}", "use_count": of % 5})
+        text = texts[of] if number < own else texts[of].upper() + "."
+        memories.append({"id": f"m-{number}", "text": text, "scope": f"shop-{of % 10}", "use_count": of % 5})
     return memories
