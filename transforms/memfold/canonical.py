@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memfold.forms import fold_forms
 from memfold.lexicon import BIT, Language, classes, detect, foreign_classes, language
-from memfold.spelling import corrected, is_known
+from memfold.spelling import DICTIONARIES, corrected, is_known, misspelled
 from memfold.tokens import (
     ARTICLE,
     BOUNDARY,
@@ -34,7 +34,7 @@ def word_classes(token: Token, lang: Language) -> int:
 
 
 DECORATION = frozenset({"emoji", "emoticon"})
-NEGATIVE_EMOJI = frozenset("❌🚫⛔👎✖💔🙅🛑")
+NEGATIVE_EMOJI = frozenset("❌🚫⛔👎✖💔🙅🛑☑")
 
 
 def canonical(text: str) -> tuple[list[Token], Language, bool]:
@@ -158,8 +158,10 @@ _CLAUSE_WORDS = frozenset({"that", "dass", "que", "что", "أن", "कि"})
 
 def _without_report(tokens: list[Token], lang: Language) -> list[Token] | None:
     """What "the user said that he" says is said of the user."""
+    if not tokens or tokens[0].word not in lang.reports:
+        return None
     words = tuple(token.word for token in tokens[:8])
-    for opening, pronouns, subject, that_needed in lang.reports:
+    for opening, pronouns, subject, that_needed in lang.reports[tokens[0].word]:
         length = len(opening)
         if words[:length] != opening or len(tokens) <= length:
             continue
@@ -251,6 +253,7 @@ def _with_question(tokens: list[Token], lang: Language) -> list[Token]:
 def _put_right(tokens: list[Token], lang: Language) -> list[Token]:
     """Typos in ordinary words put right, and the weekdays that are written short in full."""
     short = lang.words("weekday_abbreviations")
+    days = misspelled((*lang.months, *lang.words("weekdays")), lang.code) if lang.code in DICTIONARIES else {}
     found: list[Token] = []
     for place, token in enumerate(tokens):
         word = token.word
@@ -258,8 +261,7 @@ def _put_right(tokens: list[Token], lang: Language) -> list[Token]:
             if word in short and _is_day_context(tokens, place, short, lang):
                 word = _weekday_name(short[word], lang)
             elif token.marks & CAPITAL:
-                fixed = corrected(word, lang.code)
-                word = fixed if fixed in lang.months or fixed in lang.words("weekdays") else word
+                word = days.get(word, word)
             else:
                 word = corrected(word, lang.code)
         found.append(token if word == token.word else Token(word, "word", token.marks))

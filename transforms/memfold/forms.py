@@ -17,7 +17,9 @@ def fold_forms(tokens: list[Token], lang: Language) -> list[Token]:
     folded: list[Token] = []
     at = 0
     while at < len(tokens):
-        found = _form_at(tokens, at, lang)
+        token = tokens[at]
+        plain_word = token.kind == "word" and token.word not in lang.form_starts and token.word[0] not in "#午上下"
+        found = None if plain_word else _form_at(tokens, at, lang)
         if found is None:
             folded.append(tokens[at])
             at += 1
@@ -143,17 +145,26 @@ def _digits(word: str, lang: Language) -> str:
     sign = word[0] if word[0] in "+-±" else ""
     bare = word[len(sign) :].replace("\u00a0", "").replace("'", "")
     if lang.code in COMMA_DECIMALS:
-        if regex.fullmatch(r"\d{1,3}(\.\d{3}){2,}(,\d+)?", bare):
+        if _DOT_GROUPED.fullmatch(bare):
             bare = bare.replace(".", "").replace(",", ".")
-        elif regex.fullmatch(r"\d+,\d{1,2}|\d+,\d{4,}", bare):
+        elif _COMMA_DECIMAL.fullmatch(bare):
             bare = bare.replace(",", ".")
-    elif regex.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", bare):
+    elif _COMMA_GROUPED.fullmatch(bare):
         bare = bare.replace(",", "")
     if bare.startswith("."):
         bare = f"0{bare}"
     return sign + bare
 
 
+_DOT_GROUPED = regex.compile(r"\d{1,3}(\.\d{3}){2,}(,\d+)?")
+_COMMA_DECIMAL = regex.compile(r"\d+,\d{1,2}|\d+,\d{4,}")
+_COMMA_GROUPED = regex.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
+_DOT_THOUSANDS = regex.compile(r"\d{1,3}\.\d{3}")
+_UP_TO_THREE = regex.compile(r"\d{1,3}")
+_THREE = regex.compile(r"\d{3}")
+_YEAR = regex.compile(r"(1[5-9]|20|21)\d\d")
+_DAY = regex.compile(r"\d{1,2}")
+_MINUTE = regex.compile(r"[0-5]\d")
 COMMA_DECIMALS = frozenset({"de", "fr", "es", "ru"})
 
 
@@ -193,7 +204,7 @@ def _quantity(tokens: list[Token], at: int, lang: Language) -> Form:
     unit, unit_length = _unit(tokens, at + length, lang)
     if unit is None:
         return _spaced_thousands(tokens, at, lang)
-    if unit in MONEY and lang.code in COMMA_DECIMALS and regex.fullmatch(r"\d{1,3}\.\d{3}", value):
+    if unit in MONEY and lang.code in COMMA_DECIMALS and _DOT_THOUSANDS.fullmatch(value):
         value = value.replace(".", "")
     return Token(quantity(value, unit), QUANTITY, tokens[at].marks), length + unit_length
 
@@ -240,9 +251,9 @@ def _unit(tokens: list[Token], at: int, lang: Language) -> tuple[str | None, int
 def _spaced_thousands(tokens: list[Token], at: int, lang: Language) -> Form:
     """ "2 000 EUR": a space groups the digits only where a unit follows."""
     first, second = tokens[at], tokens[at + 1]
-    if not (first.kind == second.kind == NUMERIC and regex.fullmatch(r"\d{1,3}", first.word)):
+    if not (first.kind == second.kind == NUMERIC and _UP_TO_THREE.fullmatch(first.word)):
         return None
-    if not regex.fullmatch(r"\d{3}", second.word) or second.marks:
+    if not _THREE.fullmatch(second.word) or second.marks:
         return None
     unit, length = _unit(tokens, at + 2, lang)
     if unit is None:
@@ -331,14 +342,14 @@ def _day(year: str | None, month: int, day: int) -> str:
 
 
 def _year_at(tokens: list[Token], at: int) -> str | None:
-    if at < len(tokens) and tokens[at].kind == NUMERIC and regex.fullmatch(r"(1[5-9]|20|21)\d\d", tokens[at].word):
+    if at < len(tokens) and tokens[at].kind == NUMERIC and _YEAR.fullmatch(tokens[at].word):
         return tokens[at].word
     return None
 
 
 def _day_number(tokens: list[Token], at: int) -> tuple[int, int] | None:
     """A day of the month written "3", "3rd", "the 3rd" or "1er", and how many tokens it takes."""
-    if at >= len(tokens) or tokens[at].kind != NUMERIC or not regex.fullmatch(r"\d{1,2}", tokens[at].word):
+    if at >= len(tokens) or tokens[at].kind != NUMERIC or not _DAY.fullmatch(tokens[at].word):
         return None
     day = int(tokens[at].word)
     if not 1 <= day <= 31:
@@ -452,12 +463,7 @@ def _hour(tokens: list[Token], at: int, lang: Language) -> Form:
         word in ("h", "heures", "heure") and at and tokens[at - 1].word in ("à", "avant", "après", "dès")
     ):
         minutes = tokens[place + 1] if place + 1 < len(tokens) else None
-        if (
-            minutes is not None
-            and minutes.kind == NUMERIC
-            and regex.fullmatch(r"[0-5]\d", minutes.word)
-            and not minutes.marks
-        ):
+        if minutes is not None and minutes.kind == NUMERIC and _MINUTE.fullmatch(minutes.word) and not minutes.marks:
             return Token(f"{hour:02d}:{minutes.word}", TIME, tokens[at].marks), place + 2 - at
         return Token(f"{hour:02d}:00", TIME, tokens[at].marks), place + 1 - at
     return None

@@ -56,6 +56,7 @@ KEEPS_APART = (
 )
 
 Words = tuple[str, ...]
+Report = tuple[Words, Words, Words, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,11 @@ class Language:
     phrases: dict[str, tuple[Phrase, ...]] = field(default_factory=dict)
     openings: dict[str, tuple[Words, ...]] = field(default_factory=dict)
     bare_openings: frozenset[Words] = frozenset()
-    reports: tuple[tuple[Words, Words, Words, bool], ...] = ()
+    reports: dict[str, tuple[Report, ...]] = field(default_factory=dict)
     numbers: dict[str, str] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     months: dict[str, int] = field(default_factory=dict)
+    form_starts: frozenset[str] = frozenset()
     agreement: dict[str, str] = field(default_factory=dict)
     participles: dict[str, str] = field(default_factory=dict)
 
@@ -113,10 +115,11 @@ def language(code: str) -> Language:
         phrases=_by_first(_phrases(table)),
         openings={first: tuple(w for w in openings if w[0] == first) for first in {w[0] for w in openings}},
         bare_openings=frozenset(_cut(text, code) for text in fillers.get("bare_opening", [])),
-        reports=tuple(_reports(table.get("reports", {}), code)),
+        reports=_reports_by_first(table.get("reports", {}), code),
         numbers=table.get("numbers", {}),
         units={**table.get("units", {})},
         months=table.get("months", {}),
+        form_starts=frozenset({*table.get("numbers", {}), *table.get("months", {}), *table.get("clock", {})}),
         agreement=dict(_agreement(table.get("verbs", {}))),
         participles=dict(_participles(table.get("verbs", {}))),
     )
@@ -294,7 +297,14 @@ def _by_first(phrases: Iterator[Phrase]) -> dict[str, tuple[Phrase, ...]]:
     return {first: tuple(sorted(group, key=lambda phrase: -len(phrase.words))) for first, group in found.items()}
 
 
-def _reports(table: dict[str, Any], code: str) -> Iterator[tuple[Words, Words, Words, bool]]:
+def _reports_by_first(table: dict[str, Any], code: str) -> dict[str, tuple[Report, ...]]:
+    found: dict[str, list[Report]] = {}
+    for report in _reports(table, code):
+        found.setdefault(report[0][0], []).append(report)
+    return {first: tuple(sorted(group, key=lambda report: -len(report[0]))) for first, group in found.items()}
+
+
+def _reports(table: dict[str, Any], code: str) -> Iterator[Report]:
     """(opening words, the pronouns that may follow, what the pronoun becomes, whether a clause must follow)."""
     pronouns = tuple(table.get("pronouns", []))
     for subject in table.get("subjects", []):

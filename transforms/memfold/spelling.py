@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import unicodedata
 from functools import cache, lru_cache
 
 from memfold.lexicon import language
@@ -25,7 +25,7 @@ def corrected(word: str, code: str) -> str:
     ending = PROTECTED_ENDING[code]
     found = {
         near
-        for near in _slips(word, code)
+        for near in (_frequencies(code).keys() & slips(word, code)) | (_added(code) & slips(word, code))
         if max(len(near), len(word)) > MIN_LETTERS
         and (near[-ending:] == word[-ending:] or sorted(near) == sorted(word))
         and _is_common(near, code)
@@ -68,34 +68,50 @@ def _is_common(word: str, code: str) -> bool:
 RARE = 60
 
 
-def _slips(word: str, code: str) -> Iterator[str]:
-    """Every word one slip away that keeps the first letter: a letter dropped, doubled, swapped, added or mistaken."""
-    letters = _ALPHABETS[code]
+@lru_cache(maxsize=4)
+def slips(word: str, code: str) -> frozenset[str]:
+    """Every word one slip away that keeps the first letter: a letter dropped, added, swapped or mistaken."""
+    alphabet, mistakable = _ALPHABETS[code], _mistakable(code)
+    found = [word + letter for letter in alphabet]
     for at in range(1, len(word)):
-        yield word[:at] + word[at + 1 :]
-        if at + 1 < len(word):
-            yield word[:at] + word[at + 1] + word[at] + word[at + 2 :]
-        for letter in letters:
-            yield word[:at] + letter + word[at:]
-            if _is_mistakable(word[at], letter):
-                yield word[:at] + letter + word[at + 1 :]
-    yield from (word + letter for letter in letters)
+        head, letter, tail = word[:at], word[at], word[at + 1 :]
+        found.append(head + tail)
+        if tail:
+            found.append(head + tail[0] + letter + tail[1:])
+        found += [head + added + letter + tail for added in alphabet]
+        found += [head + other + tail for other in mistakable.get(letter, "")]
+    return frozenset(found)
 
 
-def _is_mistakable(one: str, other: str) -> bool:
-    """Vowels for vowels, and consonants of one sound: other swaps more often make another word."""
+@cache
+def _mistakable(code: str) -> dict[str, str]:
+    """For each letter those that are taken for it: vowels for vowels, consonants of one sound, accents."""
+    letters = _ALPHABETS[code]
+    return {one: "".join(other for other in letters if other != one and _sound_alike(one, other)) for one in letters}
+
+
+def _sound_alike(one: str, other: str) -> bool:
     if _bare(one) == _bare(other) or (one in VOWELS and other in VOWELS):
         return True
-    return any(
-        one in group and other in group
-        for group in ("mn", "sczß", "ckq", "bp", "dt", "vwf", "gj", "сз", "тд", "бп", "вф", "шщ")
-    )
+    return any(one in group and other in group for group in _CONSONANTS)
+
+
+_CONSONANTS = ("mn", "sczß", "ckq", "bp", "dt", "vwf", "gj", "сз", "тд", "бп", "вф", "шщ")
+
+
+@cache
+def misspelled(names: tuple[str, ...], code: str) -> dict[str, str]:
+    """The slips of a few given words, each with the word that was meant; those of two words at once are left out."""
+    found: dict[str, str] = {}
+    for name in names:
+        if len(name) > MIN_LETTERS:
+            for slip in slips(name, code):
+                found[slip] = "" if slip in found else name
+    return {slip: name for slip, name in found.items() if name and slip not in names and not is_known(slip, code)}
 
 
 @cache
 def _bare(text: str) -> str:
-    import unicodedata
-
     return "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
 
 

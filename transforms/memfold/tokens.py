@@ -45,8 +45,9 @@ def scan(text: str) -> list[Token]:
         start = found.start()
         if start > end:
             marks |= _gap(text[end:start])
-        end = found.end()
-        word = found[0]
+        # A plain word takes the space behind it along, which spares the scanner a start at every space.
+        end = found.end(kind)
+        word = found[kind]
         if kind == "layout":
             marks |= BREAK
             continue
@@ -55,7 +56,8 @@ def scan(text: str) -> list[Token]:
         elif kind in ("word", "word_with_marks"):
             folded = CASE_IN_UNIT.get(word) or word.casefold().replace("ё", "е")
             if word != folded and not shouted:
-                marks |= _capital(text, found, tokens, marks)
+                starts = not tokens or marks & (HARD | COLON) != 0
+                marks |= _capital(word, text[start - 1 : start], text[end : end + 1], starts=starts)
                 if marks & CODE:
                     folded = word
             tokens.append(Token(folded, "word", marks))
@@ -82,14 +84,12 @@ def strip_list_numbers(text: str) -> str:
     return stripped if expected > 2 else text
 
 
-def _capital(text: str, found: regex.Match[str], tokens: list[Token], marks: int) -> int:
+def _capital(word: str, before: str, after: str, *, starts: bool) -> int:
     """Whether a word with capitals is a name in the middle of a sentence, or code."""
-    word = found[0]
-    before, after = text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1]
-    if CAMEL.search(word) and (before == "`" or after in ("`", "(")):
+    is_camel = CAMEL.search(word) is not None
+    if is_camel and (before == "`" or after in ("`", "(")):
         return CODE
-    starts = not tokens or marks & (HARD | COLON) != 0
-    return 0 if starts and not CAMEL.search(word) else CAPITAL
+    return 0 if starts and not is_camel else CAPITAL
 
 
 def _facts(word: str, kind: str, marks: int) -> list[Token]:
@@ -203,7 +203,7 @@ SUFFIX = (
 
 SCANNER = regex.compile(
     rf"""
-      (?P<word>[A-Za-z]{{2,}}(?=[,;]?[ ]|$))
+      (?P<word>[A-Za-z]{{2,}}(?=[,;]?[ ]|$))[ ]?
     | (?P<layout>^[ ]*(?:[-*+•◦▪]|>+|\#{{1,6}})[ ]+|```[ ]*[A-Za-z]*(?=\n|$)|```|\*\*)
     | (?P<struck>~~)
     | (?P<url><?(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.|mailto:)[^\s<>"`|、。，]+>?)
