@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -176,6 +177,7 @@ def compiled_kernel() -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"the kernel's file {kernel.__file__} cannot be loaded again; nothing was judged")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # numba finds what it cached by the module's name
     module.__dict__["jit"] = numba.njit(cache=True, nogil=True)
     spec.loader.exec_module(module)
     return module
