@@ -177,7 +177,8 @@ def write_receipt(
         transactions=report.transactions,
         longest_hold_seconds=report.longest_hold_seconds,
     )
-    if report.already_applied_at is None:
+    # An apply that was cut off after its last commit has no receipt yet.
+    if report.already_applied_at is None or run.read_json("receipt.json") is None:
         run.write_json("receipt.json", receipt.as_json())
         if not keep_snapshots:
             run.trim_snapshot(changes["memory_id"].to_pylist())
@@ -200,7 +201,7 @@ def undo(store: MemoryStore, run: RunDirectory, clock: Clock) -> UndoReceipt:
     with _interruption_named(store, run, "undo"):
         report = applying.undo(store, run.undo_rows(committed), run=_reference(run), clock=clock)
     receipt = UndoReceipt(run_id=run.run_id, store=store.url, ended_at=clock(), report=report)
-    if report.already_undone_at is None:
+    if report.already_undone_at is None or run.read_json("undo.json") is None:
         run.write_json("undo.json", receipt.as_json())
     return receipt
 

@@ -125,6 +125,19 @@ def test_applying_twice_changes_nothing(tea: Kitchen, nights: Nights) -> None:
     assert run.read_json("receipt.json") == kept
 
 
+def test_an_apply_that_was_cut_off_before_its_receipt_gets_one(tea: Kitchen, nights: Nights) -> None:
+    """The store says that it was applied; the same call writes what is missing from the run, and nothing else."""
+    run, _ = nights.plan(tea.store)
+    nights.apply(tea.store, run)
+    applied = tea.rows
+    (run.path / "receipt.json").unlink()
+
+    nights.apply(tea.store, run)
+
+    assert run.read_json("receipt.json")["merged"] == 2  # type: ignore[index]
+    assert tea.rows == applied
+
+
 def test_after_an_apply_the_run_keeps_only_what_was_touched(tea: Kitchen, nights: Nights) -> None:
     """The three copies, not the five others."""
     run, _ = nights.plan(tea.store)
