@@ -53,6 +53,7 @@ class Rows:
     protected: Mask
     takes_part: Mask  # neither expired nor blank
     survivor_order: I64  # place of each row among all, the best first; what contains it is not looked at
+    copy_order: I64  # the same for exact copies, of which the older comes first
     rejected: I64  # pairs (2, k) of rows whose merge a person took back
 
     @property
@@ -65,7 +66,9 @@ class Rows:
 class Nodes:
     """Memories that are exact copies of each other in everything that a match looks at, as one; ordered by leader.
 
-    The leader comes first in the survivor order. Rows that stay whatever matches them are nodes of their own.
+    The leader comes first in the copy order: of copies alike in importance and use the oldest stays, as a store whose
+    rows keep their own time would otherwise forget when it was first told. Rows that stay whatever matches them are
+    nodes of their own.
     """
 
     leader: I64  # row
@@ -104,6 +107,7 @@ def read_rows(snapshot: pa.Table, rejected: pa.Table, policy: Policy) -> Rows:
         protected=protected,
         takes_part=~is_expired & ~is_blank[judged],
         survivor_order=_survivor_order(snapshot, said_at, pinned | protected),
+        copy_order=_survivor_order(snapshot, np.where(said_at == UNKNOWN, UNKNOWN, ~said_at), pinned | protected),
         rejected=_rejected(snapshot, rejected),
     )
 
@@ -124,7 +128,7 @@ def fold_copies(rows: Rows, policy: Policy) -> Nodes:
     node = _combined(copy_code, _reading_codes(rows.corpus)[rows.text[part]], session, own)
     order = np.lexsort((rows.survivor_order[part], node))
     starts = np.flatnonzero(np.diff(node[order], prepend=-1))
-    leader = part[order][starts]
+    leader = part[np.lexsort((rows.copy_order[part], node))][starts]
     earliest = np.minimum.reduceat(rows.said_at[part][order], starts) if len(starts) else starts
     latest = np.maximum.reduceat(rows.said_at[part][order], starts) if len(starts) else starts
     by_leader = np.argsort(leader)
