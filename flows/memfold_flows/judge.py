@@ -1,0 +1,91 @@
+"""Pairs from a JSON Lines file judged, the verdicts written as CSV: for trying memfold on one's own language and data."""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from memfold import judging
+from memfold.errors import BadRecord, BadUsage
+
+COLUMNS = ("pair_id", "merge", "verdict", "reason", "keep")
+
+
+def judge_file(pairs: Path, *, out: Path | None = None) -> list[judging.JudgedPair]:
+    """The verdicts on the pairs of a JSON Lines file; with ``out`` they are written there as CSV, too.
+
+    Raises:
+        BadUsage: there is no such file.
+        BadRecord: a line is not a pair; it is named by its number, and nothing is written.
+    """
+    judged = judging.judge_pairs(read_pairs(pairs))
+    if out is not None:
+        write_verdicts(judged, out)
+    return judged
+
+
+def read_pairs(path: Path) -> list[judging.Pair]:
+    """The pairs of a file, one JSON object a line: pair_id, a and b with text and created_at, and a label if known."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise BadUsage(f"there is no file {path}; nothing was judged") from None
+    except UnicodeDecodeError as error:
+        raise BadRecord(f"{path} is not UTF-8 at byte {error.start}; nothing was judged. Save it as UTF-8") from None
+    lines = enumerate(text.split("\n"), start=1)
+    return [_pair(line, f"{path}, line {number}", number) for number, line in lines if line.strip()]
+
+
+def write_verdicts(judged: list[judging.JudgedPair], path: Path) -> None:
+    """One CSV row per pair: pair_id, merge (0 or 1), verdict, reason, keep."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(COLUMNS)
+        rows.writerows((pair.pair.pair_id, int(pair.merges), pair.verdict, pair.reason, pair.keep) for pair in judged)
+
+
+def _pair(line: str, place: str, number: int) -> judging.Pair:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise BadRecord(f"{place} is not JSON ({error}); nothing was judged") from None
+    if not isinstance(record, dict):
+        raise BadRecord(f"{place} is not a JSON object; nothing was judged")
+    return judging.Pair(
+        pair_id=str(record.get("pair_id", number)),
+        a=_text(record, "a", place),
+        b=_text(record, "b", place),
+        a_created_at=_time(record, "a", place),
+        b_created_at=_time(record, "b", place),
+        label=_optional(record, "label"),
+        kind=_optional(record, "kind"),
+        keep=_optional(record, "keep"),
+    )
+
+
+def _text(record: dict[str, Any], side: str, place: str) -> str:
+    memory = record.get(side)
+    text = memory.get("text") if isinstance(memory, dict) else memory
+    if not isinstance(text, str):
+        raise BadRecord(f'{place} has no text in "{side}"; nothing was judged. A side is {{"text": ..., "created_at": ...}}')
+    return text
+
+
+def _time(record: dict[str, Any], side: str, place: str) -> datetime | None:
+    memory = record.get(side)
+    value = memory.get("created_at") if isinstance(memory, dict) else None
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise BadRecord(f'{place} has created_at {value!r} in "{side}", which is no ISO 8601 time; nothing was judged') from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _optional(record: dict[str, Any], key: str) -> str | None:
+    value = record.get(key)
+    return None if value is None else str(value)
