@@ -241,6 +241,19 @@ def test_an_undo_that_stopped_between_two_transactions_goes_on(fill_sqlite, a_pa
     assert filled.everything() == before
 
 
+def test_a_run_in_which_everything_drifted_is_taken_back_too(two_copies, a_pass):
+    """Nothing changes, but the run cannot be applied any more."""
+    night = a_pass(two_copies.store).plan(merge={"bob": "ann"})
+    two_copies.reword("ann", "Deploys need three approvals.")
+    night.apply()
+
+    report = night.undo()
+
+    assert (report.restored, report.already_undone_at) == (0, None)
+    with pytest.raises(BadUsage, match="was taken back"):
+        night.apply()
+
+
 def test_undo_data_that_lacks_rows_is_refused_whole(fill_sqlite, a_pass):
     """Half an undo folder must not look like an undo."""
     filled = fill_sqlite(mem("ann"), mem("bob"))

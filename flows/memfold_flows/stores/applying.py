@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ from memfold_flows.stores.outcomes import Applied, Progress, apply_report, lande
 from memfold_flows.stores.sessions import Clock, Session
 from memfold_flows.stores.settling import Losses, Settled, counts_as_lost, settle, why_refused
 from memfold_flows.stores.undoing import undo
-from memfold_flows.stores.units import PlannedRow, Unit, in_transactions, read_units
+from memfold_flows.stores.units import PlannedRow, Unit, next_transaction, read_units
 
 __all__ = ["UndoWriter", "apply", "undo"]
 
@@ -70,10 +70,11 @@ def apply(
     session = Session(store, run.run_id, clock=clock, monotonic=monotonic)
     todo = [unit for unit in units if not progress.covers(unit.scope, unit.unit_id)]
     ahead = _Ahead(todo, policy)
-    batches = list(in_transactions(todo, store.traits.rows_per_transaction))
-    for batch in batches:
+    while todo:
+        batch = next_transaction(todo, session.rows_at_most)
+        todo = todo[len(batch) :]
         ahead.pass_by(batch)
-        is_last = batch is batches[-1]
+        is_last = not todo
         with session.transaction(is_last=is_last) as (transaction, now):
             transaction.ledger.begin(run, now)
             writer = _Writer(transaction, store.traits, policy, run.run_id, now)
@@ -137,7 +138,9 @@ class _Writer:
     run_id: str
     now: datetime
 
-    def write(self, units: list[Unit], progress: Progress[Applied], ahead: _Ahead, undo: UndoWriter) -> list[Landed]:
+    def write(
+        self, units: Sequence[Unit], progress: Progress[Applied], ahead: _Ahead, undo: UndoWriter
+    ) -> list[Landed]:
         """Write what of these units still stands, its undo data before anything is committed; returns the record."""
         settled = self._settle(units)
         outcomes = self._outcomes(settled, progress, ahead)
@@ -150,12 +153,12 @@ class _Writer:
                 if (new_id := promoted[row.memory_id].new_id) != row.memory_id:
                     outcome.new_ids[row.memory_id] = new_id
         if undo_rows := [row for each in going for row in _undo_rows(each, promoted, self.policy)]:
-            undo(progress.next_batch, pa.Table.from_pylist(undo_rows, UNDO))
+            keep(progress.next_batch, pa.Table.from_pylist(undo_rows, UNDO))
         parts = landed(progress.next_batch, outcomes, units)
         self._write_ledger(going, outcomes, promoted, parts)
         return parts
 
-    def _settle(self, units: list[Unit]) -> list[Settled]:
+    def _settle(self, units: Sequence[Unit]) -> list[Settled]:
         ids = {row.memory_id for unit in units for row in unit.rows}
         ids |= {row.superseded_by for unit in units for row in unit.rows if row.superseded_by is not None}
         rows = self.transaction.read(ids)

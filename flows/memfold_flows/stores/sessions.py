@@ -13,12 +13,17 @@ Clock = Callable[[], datetime]
 #: Longer than any transaction should take, and short enough that a crash does not keep the next pass waiting.
 LEASE = timedelta(minutes=2)
 
+#: How long the write lock is meant to be held at most; agents commonly wait 5 to 10 s for it.
+HOLD_SECONDS = 1.0
+_FEWEST_ROWS = 500
+
 
 class Session:
     """A sequence of write transactions by one holder, which no other memfold comes between.
 
     The lease is taken in the first transaction and renewed in each, so it costs none of its own. It is given back in
-    the last one; after a crash it runs out, and the same holder may go on at once.
+    the last one; after a crash it runs out, and the same holder may go on at once. Where the lock is held too long, the
+    transactions that follow are to be smaller: ``rows_at_most`` is how many rows the next one should touch.
     """
 
     def __init__(self, store: MemoryStore, holder: str, *, clock: Clock, monotonic: Callable[[], float]) -> None:
@@ -27,7 +32,7 @@ class Session:
         self._clock = clock
         self._monotonic = monotonic
         self._fence: int | None = None
-        self.transactions = 0
+        self.rows_at_most = store.traits.rows_per_transaction
         self.longest_hold_seconds = 0.0
 
     @contextmanager
@@ -46,8 +51,11 @@ class Session:
             if is_last:
                 transaction.ledger.release_lease(self._holder, fence)
         self._fence = fence
-        self.transactions += 1
-        self.longest_hold_seconds = max(self.longest_hold_seconds, self._monotonic() - began)
+        held = self._monotonic() - began
+        self.longest_hold_seconds = max(self.longest_hold_seconds, held)
+        if self.rows_at_most is not None and held > HOLD_SECONDS:
+            fewer = max(_FEWEST_ROWS, int(self.rows_at_most * HOLD_SECONDS / held))
+            self.rows_at_most = min(self.rows_at_most, fewer)
 
     def _hold(self, transaction: Transaction, now: datetime) -> int:
         if self._fence is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import combinations
@@ -19,7 +19,7 @@ from memfold_flows.stores.base import Landed, MemoryStore, Rejection, RunRef, Tr
 from memfold_flows.stores.folded_fields import from_json, take_back
 from memfold_flows.stores.outcomes import Applied, Progress, Undone, landed, undo_report
 from memfold_flows.stores.sessions import Clock, Session
-from memfold_flows.stores.units import in_transactions
+from memfold_flows.stores.units import next_transaction
 
 #: Up to here the members of a cluster that was taken back are kept apart from one another too, pair by pair.
 _PAIRED_MEMBERS = 30
@@ -87,10 +87,11 @@ def undo(
     _require_complete(units, applied, run.run_id)
     todo = [unit for unit in units if not progress.covers(unit.scope, unit.unit_id)]
     session = Session(store, f"{run.run_id} (undo)", clock=clock, monotonic=monotonic)
-    # A run that removed nothing still is marked as taken back.
-    batches = list(in_transactions(todo, store.traits.rows_per_transaction)) or [[]]
-    for batch in batches if known.undone_at is None else []:
-        is_last = batch is batches[-1]
+    is_last = known.undone_at is not None
+    while not is_last:
+        batch = next_transaction(todo, session.rows_at_most)
+        todo = todo[len(batch) :]
+        is_last = not todo
         with session.transaction(is_last=is_last) as (transaction, now):
             parts = _Taker(transaction, store.traits.places, run.run_id, now).take_back(batch, progress)
             if is_last:
@@ -144,7 +145,7 @@ class _Taker:
     demoted: dict[str, Memory] = field(default_factory=dict)
     old_ids: dict[str, str] = field(default_factory=dict)
 
-    def take_back(self, units: list[_UndoUnit], progress: Progress[Undone]) -> list[Landed]:
+    def take_back(self, units: Sequence[_UndoUnit], progress: Progress[Undone]) -> list[Landed]:
         """Take back what of these units still can be; returns the record."""
         rows = {memory_id: stored.memory for memory_id, stored in self.transaction.read(_touched(units)).items()}
         for unit in units:
@@ -218,7 +219,7 @@ class _Taker:
             self.updates.append(Update(stored.memory, replace(stored.memory, **carried)))
         transaction.update(self.updates)
 
-    def _write_ledger(self, units: list[_UndoUnit]) -> None:
+    def _write_ledger(self, units: Sequence[_UndoUnit]) -> None:
         ledger = self.transaction.ledger
         restored = [row for unit in units for row in unit.removed if row.memory_id in self.raws]
         ledger.reject(self._rejections(units, restored))
@@ -227,7 +228,7 @@ class _Taker:
         for scope, rows in sorted(lost.items()):
             ledger.give_back(self.run_id, scope, rows)
 
-    def _rejections(self, units: list[_UndoUnit], restored: list[UndoRow]) -> set[Rejection]:
+    def _rejections(self, units: Sequence[_UndoUnit], restored: list[UndoRow]) -> set[Rejection]:
         """The decisions that are not to be made again, with the digests of the rows as they stand now."""
         heirs = {row.into_id: self._heirs(row.into_id) for row in restored if row.into_id is not None}
         demoted = [row.memory_id for unit in units for row in unit.promoted]

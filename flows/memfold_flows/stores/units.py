@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -94,32 +94,31 @@ def read_units(rewrite: pa.Table, tally: pa.Table) -> list[Unit]:
     return sorted(units.values(), key=lambda unit: (unit.scope, unit.unit_id))
 
 
-def in_transactions(parts: Sequence[AnySized], rows_at_most: int | None) -> Iterator[list[AnySized]]:
-    """Group parts, which come scope by scope, into transactions of a bounded number of rows.
+def next_transaction(parts: Sequence[AnySized], rows_at_most: int | None) -> Sequence[AnySized]:
+    """The first of these parts, which come scope by scope, that one transaction of a bounded number of rows takes.
 
     A scope is not split unless it is too large for one transaction; a part never is.
     """
-    if rows_at_most is None:
-        if parts:
-            yield list(parts)
-        return
-    sizes: dict[str, int] = {}
-    for part in parts:
-        sizes[part.scope] = sizes.get(part.scope, 0) + part.size
-    batch: list[AnySized] = []
-    rows = 0
-    scope = None
-    for part in parts:
-        begins = part.scope != scope
-        needed = min(sizes[part.scope], rows_at_most) if begins else part.size
-        if batch and rows + needed > rows_at_most:
-            yield batch
-            batch, rows = [], 0
-        batch.append(part)
-        rows += part.size
-        scope = part.scope
-    if batch:
-        yield batch
+    if rows_at_most is None or not parts:
+        return parts
+    end = rows = 0
+    while end < len(parts):
+        next_scope, size = end, 0
+        while next_scope < len(parts) and parts[next_scope].scope == parts[end].scope and rows + size <= rows_at_most:
+            size += parts[next_scope].size
+            next_scope += 1
+        if rows + size > rows_at_most:
+            break
+        end, rows = next_scope, rows + size
+    return parts[:end] if end else _first_of_scope(parts, rows_at_most)
+
+
+def _first_of_scope(parts: Sequence[AnySized], rows_at_most: int) -> Sequence[AnySized]:
+    end, rows = 1, parts[0].size
+    while end < len(parts) and parts[end].scope == parts[0].scope and rows + parts[end].size <= rows_at_most:
+        rows += parts[end].size
+        end += 1
+    return parts[:end]
 
 
 def _require_whole(unit: Unit) -> None:
