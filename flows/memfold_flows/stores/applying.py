@@ -139,7 +139,7 @@ class _Writer:
     now: datetime
 
     def write(
-        self, units: Sequence[Unit], progress: Progress[Applied], ahead: _Ahead, undo: UndoWriter
+        self, units: Sequence[Unit], progress: Progress[Applied], ahead: _Ahead, keep: UndoWriter
     ) -> list[Landed]:
         """Write what of these units still stands, its undo data before anything is committed; returns the record."""
         settled = self._settle(units)
