@@ -130,10 +130,9 @@ class FieldReader:
             return {"metadata": None}
         # Keys that come from elsewhere are always put under "metadata": at the top they could pass for a scope.
         old, new = metadata_object(before.metadata) or {}, metadata_object(after.metadata) or {}
-        beside = set(self._layout(record).others)
         held = record.get("metadata")
         keys = {key: value for key, value in (metadata_object(held) or {}).items() if key in new or key not in old}
-        keys |= {k: v for k, v in new.items() if k not in beside and (k not in old or not same(old[k], v))}
+        keys |= {k: v for k, v in new.items() if k not in old or not same(old[k], v)}
         return {"metadata": to_json(keys) if isinstance(held, str) else keys}
 
 

@@ -6,11 +6,13 @@ import gzip
 import json
 import sqlite3
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from memfold.errors import BadRecord, BadUsage, StoreError
 from memfold_flows.stores import open_store
+from memfold_flows.stores.archive_fields import NAMES, SCOPE_FIELDS
 
 NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
@@ -367,3 +369,11 @@ def test_an_archive_of_blank_lines_is_an_error(notes):
 
     with pytest.raises(StoreError, match="holds no memory"):
         notes.snapshot()
+
+
+def test_the_page_on_archives_names_every_field():
+    """docs/archives.md lists each name that is read."""
+    page = (Path(__file__).parents[3] / "docs/archives.md").read_text(encoding="utf-8")
+    names = {name for known in NAMES.values() for name in known} | set(SCOPE_FIELDS) | {"metadata"}
+
+    assert {name for name in names if f"`{name}`" not in page} == set()
