@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memfold.forms import fold_forms
-from memfold.lexicon import BIT, Language, classes, detect, foreign_classes, language
+from memfold.lexicon import BIT, Language, classes, detect, foreign_classes, language, third_person
 from memfold.spelling import DICTIONARIES, corrected, is_known, misspelled
 from memfold.tokens import (
     ARTICLE,
@@ -90,7 +90,7 @@ def _expanded(tokens: list[Token], lang: Language) -> list[Token]:
 
 # "Lisbon's at six", "the user's not": here the 's is a verb.
 _AFTER_A_COPULA = frozenset({"at", "a", "an", "the", "in", "not", "being", "going", "very", "always", "never", "on"})
-_ENDINGS = {"n't": "not", "'re": "are", "'ve": "have", "'ll": "will", "'m": "am"}
+_ENDINGS = {"n't": "not", "'re": "are", "'ve": "have", "'ll": "will", "'m": "am", "'d": "would"}
 
 
 def _apostrophe(word: str, lang: Language) -> tuple[tuple[str, ...], int]:
@@ -311,7 +311,11 @@ def _active(tokens: list[Token], lang: Language) -> list[Token]:
             return tokens
         if agent[0].word in lang.words("weekdays") or any(t.word in _CLAUSE_BREAKS for t in agent):
             return tokens
-        verb = lang.participles[participle.word] if copula.word in ("is", "are") else participle.word
+        verb = participle.word
+        if copula.word in ("is", "are"):
+            verb = lang.participles[participle.word]
+            is_plural = agent[-1].word.endswith("s")
+            verb = verb if is_plural or verb in lang.words("verbs")["agreement"] else third_person(verb)
         first = Token(agent[0].word, agent[0].kind, agent[0].marks)
         return [first, *agent[1:], Token(verb, "word", 0), *patient, *rest]
     return tokens
@@ -327,33 +331,37 @@ def _starts_adjunct(token: Token) -> bool:
 
 
 def _possessive(tokens: list[Token], lang: Language) -> list[Token]:
-    """ "The passport of the user expires" as "the user's passport expires": one word, "of", one owner, then the verb."""
-    start = 1 if tokens and tokens[0].word in lang.articles else 0
-    if len(tokens) < start + 4 or tokens[start + 1].word != "of":
-        return tokens
-    owner = start + 2
-    if tokens[owner].word in lang.articles:
-        owner += 1
-    verb = owner + 1
-    while verb < len(tokens) and tokens[verb].marks & POSSESSIVE:
-        verb += 1
-    if verb >= len(tokens) or any(token.marks & BOUNDARY for token in tokens[1 : verb + 1]):
-        return tokens
-    if (
-        tokens[verb].word not in lang.copulas
-        and tokens[verb].word not in lang.agreement
-        and tokens[verb].word not in _PLAIN_VERBS
-    ):
-        return tokens
-    if (
-        classes("en").get(tokens[start].word, 0) & (BIT["quantifier"] | BIT["negation"] | BIT["limit"])
-        or tokens[start].kind != "word"
-    ):
-        return tokens
-    owned = tokens[start]
-    if owned.word == "name" and tokens[verb].word == "is":
-        return [*tokens[owner:verb], *_CALLED, *tokens[verb + 1 :]]
-    return [*tokens[owner:verb], Token(owned.word, "word", POSSESSIVE), *tokens[verb:]]
+    """ "The passport of the user expires" as "the user's passport expires"; only where "of" joins two plain names."""
+    starts = [0, *(place + 1 for place, token in enumerate(tokens) if token.word in ("is", "are"))]
+    for first in starts:
+        start = first + 1 if first < len(tokens) and tokens[first].word in lang.articles else first
+        owner = start + 2
+        if len(tokens) <= owner or tokens[start + 1].word != "of" or not _is_plain_noun(tokens[start]):
+            continue
+        if tokens[owner].word in lang.articles:
+            owner += 1
+        end = owner + 1
+        while end < len(tokens) and tokens[end].marks & POSSESSIVE:
+            end += 1
+        if owner >= len(tokens) or any(token.marks & BOUNDARY for token in tokens[start + 1 : end + 1]):
+            continue
+        if not (_is_verb(tokens[end].word, lang) if end < len(tokens) else first > 0):
+            continue
+        owned, before = tokens[start], tokens[:start]
+        if owned.word == "name" and end < len(tokens) and tokens[end].word == "is":
+            return [*before, *tokens[owner:end], *_CALLED, *tokens[end + 1 :]]
+        return [*before, *tokens[owner:end], Token(owned.word, "word", POSSESSIVE), *tokens[end:]]
+    return tokens
+
+
+def _is_plain_noun(token: Token) -> bool:
+    return token.kind == "word" and not classes("en").get(token.word, 0) & (
+        BIT["quantifier"] | BIT["negation"] | BIT["limit"]
+    )
+
+
+def _is_verb(word: str, lang: Language) -> bool:
+    return word in lang.copulas or word in lang.agreement or word in _PLAIN_VERBS
 
 
 _CALLED = (Token("is", "word", 0), Token("called", "word", 0))

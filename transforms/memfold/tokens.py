@@ -37,7 +37,7 @@ def plain(text: str) -> str:
 def scan(text: str) -> list[Token]:
     """The tokens of a text that ``plain`` returned, in order, question marks and emoji included."""
     tokens: list[Token] = []
-    shouted = text.isupper() or text.istitle()
+    shouted = text.isupper()
     text = strip_list_numbers(text)
     end = marks = 0
     for found in SCANNER.finditer(text):
@@ -225,7 +225,7 @@ SCANNER = regex.compile(
     | (?P<abbreviation>(?<!\w)(?:\p{{L}}\.){{2,}}(?:\p{{L}}(?!\w))?)
     | (?P<code>(?<!\w)(?:[A-Za-z]\+\+|[A-Za-z]\#)(?!\w)|\$\{{?\w*[A-Za-z]\w*\}}?|<[A-Za-z][\w -]*>|(?<!\w)\.[A-Za-z][\w.-]*\w)
     | (?P<handle>(?<!\w)@[\w.-]*\w)
-    | (?P<id>(?=(?:{ALNUM}|[-.:&](?={ALNUM}))*?(?:[\p{{N}}_]|{LETTER}[.&]{LETTER})){ALNUM}+(?:[-._:&]{ALNUM}+)*)
+    | (?P<id>(?=(?:{ALNUM}|[-.:&](?={ALNUM}))*?(?:[\p{{N}}_]|{LETTER}[.&]{LETTER}|(?<!\p{{L}}){LETTER}+:{LETTER}+(?!://|\p{{L}}))){ALNUM}+(?:[-._:&]{ALNUM}+)*)
     | (?P<hyphenated>{LETTER}+(?:-{LETTER}+)+(?:'{LETTER}+)*)
     | (?P<word_with_marks>{LETTER}+(?:'{LETTER}+)*)
     | (?P<kana>[\p{{Katakana}}][\p{{Katakana}}ー]*)
