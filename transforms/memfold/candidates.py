@@ -146,6 +146,15 @@ def propose(sets: TokenSets, nodes: I64, *, set_of: I64, text_code: I64, group_o
     )
 
 
+def among_nearest(pairs: I64, count: int) -> Mask:
+    """Which pairs, given nearest first, are among the first ``count`` of one of their two members."""
+    ends = pairs.T.ravel()
+    order = np.argsort(ends, kind="stable")
+    is_near = np.empty(len(ends), bool)
+    is_near[order] = np.arange(len(ends)) - _starts(ends[order]) < count
+    return np.asarray(is_near.reshape(-1, 2).any(axis=1))
+
+
 def is_close(common: I64, left_size: I64, right_size: I64, policy: Policy) -> Mask:
     """Whether a pair that shares this many tokens is a candidate."""
     smaller = np.minimum(left_size, right_size)
@@ -260,11 +269,8 @@ def _nearest(sets: TokenSets, table: _Rows, pairs: I64, policy: Policy) -> tuple
     share = common / np.minimum(*sizes)
     jaccard = common / (sizes[0] + sizes[1] - common)
     nearest_first = close[np.lexsort((pairs[1, close], pairs[0, close], -jaccard[close], -share[close]))]
-    keeps = np.zeros(len(common), bool)
-    for side in pairs:
-        order = nearest_first[np.argsort(side[nearest_first], kind="stable")]
-        keeps[order] |= np.arange(len(order)) - _starts(side[order]) < NEAREST
-    return pairs[:, keeps], pairs[0, close[~keeps[close]]]
+    kept = nearest_first[among_nearest(pairs[:, nearest_first], NEAREST)]
+    return pairs[:, np.sort(kept)], pairs[0, np.setdiff1d(close, kept)]
 
 
 def _join(sets: TokenSets, table: _Rows, policy: Policy, *, budget: int | None) -> I64:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from memfold import frames, links, verdicts
+from memfold.candidates import among_nearest
 from memfold.links import Links
 from memfold.rows import Nodes, Rows
 
@@ -125,30 +126,22 @@ def clusters(rows: Rows, nodes: Nodes, explained: Explained, survivor_of: I64) -
 
 
 def _is_worth_reading(rows: Rows, nodes: Nodes, found: Links) -> Mask:
-    always = np.isin(found.verdict, (verdicts.SAME, verdicts.CONTAINS, verdicts.SUPERSEDES))
-    conflict = np.flatnonzero(found.verdict == verdicts.CONFLICT)
-    missed = np.flatnonzero((found.verdict == verdicts.DISTINCT) & found.is_proposed)
-    always[conflict[_nearest_of_either(found.where(conflict), CONFLICTS_PER_MEMORY)]] = True
-    near = missed[_nearest_of_either(found.where(missed), NEAR_MISSES_PER_MEMORY)]
-    order = near[np.lexsort((found.right[near], found.left[near], -found.jaccard[near]))]
-    scope = rows.scope.dictionary_encode().indices.to_numpy()[nodes.leader[found.left[order]]]
-    always[order[_place_in_run(scope) < NEAR_MISSES_PER_SCOPE]] = True
-    return always
-
-
-def _nearest_of_either(found: Links, count: int) -> Mask:
-    nearest_first = np.lexsort((found.right, found.left, -found.jaccard))
-    keeps = np.zeros(len(found), bool)
-    for side in (found.left, found.right):
-        keeps[nearest_first] |= _place_in_run(side[nearest_first]) < count
+    keeps = np.isin(found.verdict, (verdicts.SAME, verdicts.CONTAINS, verdicts.SUPERSEDES))
+    for verdict, count in ((verdicts.CONFLICT, CONFLICTS_PER_MEMORY), (verdicts.DISTINCT, NEAR_MISSES_PER_MEMORY)):
+        asked = np.flatnonzero((found.verdict == verdict) & found.is_proposed)
+        nearest_first = asked[np.lexsort((found.right[asked], found.left[asked], -found.jaccard[asked]))]
+        near = nearest_first[among_nearest(np.stack((found.left, found.right))[:, nearest_first], count)]
+        if verdict == verdicts.DISTINCT:
+            scope = rows.scope.dictionary_encode().indices.to_numpy()[nodes.leader[found.left[near]]]
+            near = near[_place_in_run(scope) < NEAR_MISSES_PER_SCOPE]
+        keeps[near] = True
     return keeps
 
 
 def _place_in_run(values: I64) -> I64:
     """0 for the first entry with its value, 1 for the second, and so on."""
     order = np.argsort(values, kind="stable")
-    sorted_values = values[order]
-    starts = np.flatnonzero(np.concatenate(([True], sorted_values[1:] != sorted_values[:-1]))) if len(values) else order
+    starts, counts = np.unique(values[order], return_index=True, return_counts=True)[1:]
     place = np.empty(len(values), np.int64)
-    place[order] = np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
+    place[order] = np.arange(len(values)) - np.repeat(starts, counts)
     return place
