@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The ``memfold`` program: runs one command and exits with its code."""
     from memfold_flows.receipts import ExitCode
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter must not end a pass
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="memfold", standalone_mode=True)
     except BadUsage as error:
@@ -158,6 +162,21 @@ def list_stores(as_json: AsJson = False) -> None:
     from memfold_flows import commands
 
     commands.list_stores(as_json=as_json)
+
+
+@app.command()
+def judge(
+    pairs: Annotated[
+        Path, typer.Argument(metavar="PAIRS.jsonl", help='Lines of {"pair_id", "a": {"text"}, "b": {"text"}}.')
+    ],
+    *,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE.csv", help="Write the verdicts here.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge pairs of your own, and see how right the verdicts are where you labelled them."""
+    from memfold_flows import commands
+
+    commands.judge(pairs, out=out, as_json=as_json)
 
 
 @app.command()

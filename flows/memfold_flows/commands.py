@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def init(url: str, *, as_json: bool) -> None:
     path = urls.local_path(parts.path)
     is_new = sqlite.init(path)
     if as_json:
-        _print_json({"store": urls.format_url("sqlite", path), "created": is_new})
+        print_json({"store": urls.format_url("sqlite", path), "created": is_new})
     else:
         _say(f"made an empty store in {path}" if is_new else f"{path} is a store already; it stays as it is")
 
@@ -58,7 +59,7 @@ def plan(
     """Plan a pass and show it."""
     with _planned(url, scopes=scopes, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, flags=flags) as (_, run, report):
         if as_json:
-            _print_json(report.as_json())
+            print_json(report.as_json())
         else:
             _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
 
@@ -69,7 +70,7 @@ def show(reference: str, *, store: str | None, as_json: bool) -> None:
     receipt, undone = run.read_json("receipt.json"), run.read_json("undo.json")
     report = steps.read_report(run, store=run.manifest.store)
     if as_json:
-        _print_json({"plan": report.as_json(), "receipt": receipt, "undo": undone})
+        print_json({"plan": report.as_json(), "receipt": receipt, "undo": undone})
         return
     _show_plan(run, report, most=_SHOWN_ON_REQUEST)
     from memfold_flows import console
@@ -86,7 +87,7 @@ def export(reference: str, *, store: str | None) -> None:
     names = {"memory_id": "id", "scope": "scope", "action": "action", "into_id": "into", "reason": "reason"}
     rows = run.read("plan", list(names)).select(list(names)).rename_columns(list(names.values()))
     for batch in rows.to_batches(max_chunksize=10_000):
-        sys.stdout.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
+        sys.stdout.writelines(_json(row) + "\n" for row in batch.to_pylist())
 
 
 def apply(
@@ -101,6 +102,7 @@ def apply(
     """Write exactly the plan of a run."""
     run = _find(reference, store=store, must_be_sure=yes)
     with _opened(run.manifest.store, _target(run.manifest.store, out=out, in_place=in_place)) as opened:
+        steps.require_applicable(opened, run, now=now())
         report = steps.read_report(run, store=run.manifest.store)
         if report.writable and not yes:
             if not as_json:
@@ -129,9 +131,9 @@ def run(
         run,
         report,
     ):
+        if not as_json:
+            _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
         if report.writable and not yes:
-            if not as_json:
-                _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
             _ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {run.run_id}")
         _apply(opened, run, as_json=as_json)
 
@@ -148,7 +150,7 @@ def undo(reference: str, *, store: str | None, yes: bool, as_json: bool) -> None
             _ask(f"Take back run {run.run_id} on {url}?", declined="declined; nothing was written")
         undone = pipeline.undo(opened, run, clock=now)
     if as_json:
-        _print_json(undone.as_json())
+        print_json(undone.as_json())
     else:
         from memfold_flows import console
 
@@ -167,7 +169,7 @@ def list_stores(*, as_json: bool) -> None:
             {"scheme": kind.scheme, "summary": kind.summary, "example": kind.example, "options": dict(kind.options())}
             for kind in kinds
         ]
-        _print_json({"kinds": described, "stores": [{"store": url, "runs": runs} for url, runs in known.items()]})
+        print_json({"kinds": described, "stores": [{"store": url, "runs": runs} for url, runs in known.items()]})
         return
     from memfold_flows import console
 
@@ -180,6 +182,24 @@ def list_stores(*, as_json: bool) -> None:
         console.table(
             ("stores with runs", "runs", "latest"), [(url, str(len(ids)), ids[-1]) for url, ids in known.items()]
         )
+
+
+def judge(pairs: Path, *, out: Path | None, as_json: bool) -> None:
+    """Judge the pairs of a file; where they are labelled, say how right the verdicts are."""
+    from memfold import judging
+    from memfold_flows import judge as pair_files
+
+    judged = pair_files.judge_file(pairs, out=out)
+    if as_json:
+        columns = [dict(zip(pair_files.COLUMNS, pair_files.row(pair), strict=True)) for pair in judged]
+        print_json({"pairs": columns, "scores": [asdict(score) for score in judging.scores(judged)]})
+        return
+    merged = sum(pair.merges for pair in judged)
+    _say(f"{len(judged)} pairs judged, {merged} would merge" + (f"; verdicts in {out}" if out else ""))
+    if table := judging.table(judged):
+        print(f"\n{table}")
+    elif out is None:
+        _say("no pair has a label, so there is nothing to compare with; --out FILE.csv keeps the verdicts")
 
 
 @contextmanager
@@ -226,7 +246,7 @@ def _skip_bad_options(url: str, folder: Path, *, skip_bad: bool) -> dict[str, An
 def _apply(store: MemoryStore, run: RunDirectory, *, as_json: bool) -> None:
     receipt = pipeline.apply(store, run, clock=now, keep_snapshots=settings.load({}).keep_snapshots)
     if as_json:
-        _print_json(receipt.as_json())
+        print_json(receipt.as_json())
     else:
         from memfold_flows import console
 
@@ -321,8 +341,14 @@ def _runs_folder() -> Path:
     return runs_folder(os.environ.get("MEMFOLD_HOME"))
 
 
-def _print_json(value: Mapping[str, Any]) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+def print_json(value: Mapping[str, Any]) -> None:
+    """One JSON document on standard output."""
+    print(_json(value, indent=2))
+
+
+def _json(value: Mapping[str, Any], *, indent: int | None = None) -> str:
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    return json.dumps(value, ensure_ascii=not is_unicode, indent=indent)
 
 
 def _say(text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ def run(*, as_json: bool) -> None:
     receipt = pipeline.apply(store, directory, clock=commands.now, keep_snapshots=chosen.keep_snapshots)
     store.close()
     if as_json:
-        print(json.dumps({"plan": report.as_json(), "receipt": receipt.as_json()}, ensure_ascii=False, indent=2))
+        commands.print_json({"plan": report.as_json(), "receipt": receipt.as_json()})
         return
     console.show_receipt(receipt)
     console.say(

@@ -1,4 +1,4 @@
-"""Pairs from a JSON Lines file judged, the verdicts written as CSV: for trying memfold on one's own language and data."""
+"""Pairs from a JSON Lines file judged, the verdicts written as CSV: to try memfold on one's own language and data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,12 @@ def write_verdicts(judged: list[judging.JudgedPair], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(COLUMNS)
-        rows.writerows((pair.pair.pair_id, int(pair.merges), pair.verdict, pair.reason, pair.keep) for pair in judged)
+        rows.writerows(row(pair) for pair in judged)
+
+
+def row(pair: judging.JudgedPair) -> tuple[str, int, str, str, str]:
+    """One verdict in the order of ``COLUMNS``."""
+    return pair.pair.pair_id, int(pair.merges), pair.verdict, pair.reason, pair.keep
 
 
 def _pair(line: str, place: str, number: int) -> judging.Pair:
@@ -70,7 +75,9 @@ def _text(record: dict[str, Any], side: str, place: str) -> str:
     memory = record.get(side)
     text = memory.get("text") if isinstance(memory, dict) else memory
     if not isinstance(text, str):
-        raise BadRecord(f'{place} has no text in "{side}"; nothing was judged. A side is {{"text": ..., "created_at": ...}}')
+        raise BadRecord(
+            f'{place} has no text in "{side}"; nothing was judged. A side is {{"text": ..., "created_at": ...}}'
+        )
     return text
 
 
@@ -82,7 +89,9 @@ def _time(record: dict[str, Any], side: str, place: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise BadRecord(f'{place} has created_at {value!r} in "{side}", which is no ISO 8601 time; nothing was judged') from None
+        raise BadRecord(
+            f'{place} has created_at {value!r} in "{side}", which is no ISO 8601 time; nothing was judged'
+        ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

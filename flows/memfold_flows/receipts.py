@@ -121,7 +121,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReport:
-    """A plan before anything is written."""
+    """A plan before anything is written. ``held_back`` names the first hundred memories that stay apart, and why."""
 
     run_id: str
     run_dir: str
@@ -129,6 +129,7 @@ class PlanReport:
     as_of: datetime
     limit: LossLimit
     scopes: tuple[ScopeTally, ...]
+    held_back: tuple[Drift, ...] = ()
 
     @property
     def refused(self) -> tuple[ScopeTally, ...]:
@@ -163,6 +164,7 @@ class PlanReport:
             **asdict(self.limit),
             **asdict(self.totals),
             "scopes": _plain(self.scopes),
+            "held_back": _plain(self.held_back),
         }
 
 
@@ -181,6 +183,7 @@ class Receipt:
     already_applied_at: datetime | None = None
     written_to: str | None = None
     scopes: tuple[ScopeTally, ...]
+    held_back: tuple[Drift, ...] = ()
     drifted: tuple[Drift, ...] = ()
     metadata_conflicts: tuple[Drift, ...] = ()
     fields_left_out: tuple[str, ...] = ()

@@ -63,13 +63,19 @@ class RunDirectory:
         """An empty run directory that only its owner may read.
 
         Raises:
-            BadUsage: the path exists and is not an empty folder.
+            BadUsage: the path exists and is not an empty folder, or no folder can be made there.
         """
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise BadUsage(f"the run directory {path} exists and is not an empty folder; nothing was planned")
-        path.parent.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
-        path.mkdir(exist_ok=True, mode=PRIVATE_FOLDER)
-        path.chmod(PRIVATE_FOLDER)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+            path.mkdir(exist_ok=True, mode=PRIVATE_FOLDER)
+            path.chmod(PRIVATE_FOLDER)
+        except OSError as error:
+            raise BadUsage(
+                f"no run directory can be made at {path} ({error.strerror}); nothing was planned. "
+                "Set MEMFOLD_HOME, or give another --run-dir."
+            ) from error
         return cls(path.resolve(), run_id)
 
     @classmethod

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memfold import frames, gate, models
 from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError, PlanDamaged
@@ -19,11 +20,13 @@ from memfold.policy import Policy
 from memfold_flows import intake
 from memfold_flows.receipts import LossLimit, PlanReport, Receipt, UndoReceipt, read_tally, settled, state_of
 from memfold_flows.runs import Manifest, RunDirectory
-from memfold_flows.stores.base import ApplyReport, MemoryStore, RunRef, Step
+from memfold_flows.stores.base import ApplyReport, Drift, MemoryStore, RunRef, Step
 
 logger = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
+
+_HELD_BACK_NAMED = 100
 
 
 def take_snapshot(store: MemoryStore, run: RunDirectory, policy: Policy, scopes: Collection[str] | None) -> Path:
@@ -89,6 +92,7 @@ def read_report(run: RunDirectory, *, store: str) -> PlanReport:
         as_of=policy.as_of,
         limit=LossLimit(policy.max_loss_fraction, policy.strict_entries),
         scopes=read_tally(run.read("tally")),
+        held_back=_held_back(run),
     )
 
 
@@ -170,6 +174,7 @@ def write_receipt(
         already_applied_at=report.already_applied_at,
         written_to=_written_elsewhere(store, run) if report.scopes_applied else None,
         scopes=scopes,
+        held_back=planned.held_back,
         drifted=tuple(report.drifted),
         metadata_conflicts=tuple(report.metadata_conflicts),
         fields_left_out=tuple(report.fields_left_out),
@@ -204,6 +209,12 @@ def undo(store: MemoryStore, run: RunDirectory, clock: Clock) -> UndoReceipt:
     if report.already_undone_at is None or run.read_json("undo.json") is None:
         run.write_json("undo.json", receipt.as_json())
     return receipt
+
+
+def _held_back(run: RunDirectory) -> tuple[Drift, ...]:
+    plan = run.read("plan", ["memory_id", "scope", "reason", "detail"])
+    held = plan.filter(pc.equal(plan["reason"], "held")).slice(0, _HELD_BACK_NAMED).to_pylist()
+    return tuple(Drift(row["memory_id"], row["scope"], row["detail"]) for row in held)
 
 
 def _written_elsewhere(store: MemoryStore, run: RunDirectory) -> str | None:

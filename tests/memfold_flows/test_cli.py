@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -333,6 +334,41 @@ def test_undo_of_a_plan_that_was_not_applied_names_the_one_that_was(command: Com
 
     assert ended.code == 2
     assert json.loads(applied.out)["run_id"] in ended.err
+
+
+def test_judge_says_how_right_the_verdicts_are(command: Command, tmp_path: Path) -> None:
+    """The table by kind where pairs are labelled; the verdicts as CSV."""
+    pairs = [
+        {"pair_id": "p1", "a": {"text": "Ann likes tea"}, "b": {"text": "ann likes tea."}, "label": "duplicate"},
+        {"pair_id": "p2", "a": {"text": "retry 3 times"}, "b": {"text": "retry 5 times"}, "label": "distinct"},
+    ]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+
+    ended = command("judge", "pairs.jsonl", "--out", "verdicts.csv")
+
+    assert ended.code == 0
+    assert "2 pairs judged, 1 would merge" in ended.out
+    assert "precision 1.000 (1 of 1)" in ended.out
+    rows = [line.split(",") for line in (tmp_path / "verdicts.csv").read_text().splitlines()]
+    assert [row[:2] for row in rows] == [["pair_id", "merge"], ["p1", "1"], ["p2", "0"]]
+    assert json.loads(command("judge", "pairs.jsonl", "--json").out)["pairs"][0]["merge"] == 1
+
+
+def test_twins_of_two_sessions_are_reported_and_stay(command: Command, tmp_path: Path) -> None:
+    """The store of 63 memories that PraisonAI wrote: its one exact duplicate was said in two sessions."""
+    store = tmp_path / "praisonai"
+    shutil.copytree(Path(__file__).parents[2] / "data/sample/praisonai", store)
+    before = {path.name: path.read_bytes() for path in store.iterdir()}
+
+    text, as_json = (command("run", f"praisonai:{store}", "--yes", *option) for option in ((), ("--json",)))
+
+    assert (text.code, as_json.code) == (0, 0)
+    assert "twins held apart (1)" in text.out
+    receipt = json.loads(as_json.out)
+    assert (receipt["state"], receipt["held"], receipt["entries_after"]) == ("NothingToDo", 1, 63)
+    [held] = receipt["held_back"]
+    assert (held["memory_id"], "short_term:14" in held["why"]) == ("short_term:15", True)
+    assert {path.name: path.read_bytes() for path in store.iterdir()} == before
 
 
 def test_the_demo_shows_each_kind_of_action_and_works_twice(command: Command, tmp_path: Path) -> None:
