@@ -38,15 +38,15 @@ def main() -> None:
 
 
 def _memories(draw: random.Random) -> list[dict[str, object]]:
-    """Memories of 8 to 20 words out of the sample's own, some of them copies of an earlier one in another case."""
-    words = sorted({word for line in SAMPLE.open(encoding="utf-8") for word in json.loads(line)["text"].split()})
+    """The sample's texts, each with a ticket number of its own; some are copies of an earlier one in another case."""
+    texts = [json.loads(line)["text"] for line in SAMPLE.open(encoding="utf-8")]
     memories: list[dict[str, object]] = []
     for number in range(MEMORIES):
         if memories and draw.random() < SHARE_OF_COPIES:
             twin = draw.choice(memories)
             text, scope = str(twin["text"]).upper(), twin["scope"]
         else:
-            text, scope = " ".join(draw.choices(words, k=draw.randint(8, 20))), f"team:{draw.randrange(SCOPES)}"
+            text, scope = f"{draw.choice(texts)} Ticket {number}.", f"team:{draw.randrange(SCOPES)}"
         memories.append({"id": f"m{number:04}", "scope": scope, "text": text, "created_at": 1_750_000_000 + number})
     return memories
 
