@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from memfold.forms import fold_forms
 from memfold.lexicon import BIT, Language, classes, detect, foreign_classes, language, third_person
-from memfold.spelling import DICTIONARIES, corrected, is_known, misspelled
+from memfold.spelling import DICTIONARIES, corrected, is_everyday, is_known, misspelled
 from memfold.tokens import (
     ARTICLE,
     BOUNDARY,
     CAPITAL,
     COLON,
     COMMA,
+    DECORATION,
     DEFINITE,
     EQUALS,
     HARD,
@@ -21,34 +22,44 @@ from memfold.tokens import (
 )
 
 
-def word_classes(token: Token, lang: Language) -> int:
-    """The class bits of a word in its own language; of a word unknown there, those of every table."""
-    if not lang.code:
-        return foreign_classes().get(token.word, 0)
-    bits = classes(lang.code).get(token.word)
-    if bits is not None:
+def _without_decoration(tokens: list[Token]) -> list[Token]:
+    """Without emoji, but for those that say no; what stood in front of one stands in front of the next word."""
+    found: list[Token] = []
+    owed = 0
+    for token in tokens:
+        if token.kind in DECORATION and token.word[0] not in NEGATIVE_EMOJI:
+            owed |= token.marks & BOUNDARY
+            continue
+        found.append(token._replace(marks=token.marks | owed) if owed and found else token)
+        owed = 0
+    return found
+
+
+def word_classes(token: Token, lang: Language, *, is_sure: bool) -> int:
+    """The class bits of a word in its own language; those of every table where the language or the word is unknown."""
+    bits = classes(lang.code).get(token.word, 0) if lang.code else 0
+    if not is_sure:
+        return bits | foreign_classes().get(token.word, 0)
+    if bits or token.kind != "word" or token.word in lang.marks or is_everyday(token.word, lang.code):
         return bits
-    if token.kind != "word" or token.word in lang.marks or is_known(token.word, lang.code):
-        return 0
     return foreign_classes().get(token.word, 0)
 
 
-DECORATION = frozenset({"emoji", "emoticon"})
 NEGATIVE_EMOJI = frozenset("❌🚫⛔👎✖💔🙅🛑☑")
 
 
 def canonical(text: str) -> tuple[list[Token], Language, bool]:
     """The canonical tokens of a text in order, the language whose table was used, and whether that is sure."""
     tokens = scan(plain(text))
-    spoken = [token for token in tokens if token.kind not in DECORATION or token.word[0] in NEGATIVE_EMOJI]
+    spoken = _without_decoration(tokens)
     if not any(token.kind not in ("question", "symbol", "emoji", "emoticon") for token in spoken):
         return [Token(plain(text).strip(), "raw", 0)], language(""), False
     code, is_sure = detect(spoken)
     lang = language(code)
-    tokens = _expanded(spoken, lang)
+    tokens = _without_repetition(_expanded(spoken, lang))
     tokens = _without_openings(tokens, lang)
     tokens = _with_question(tokens, lang)
-    tokens = _put_right(tokens, lang)
+    tokens = _put_right(tokens, lang) if is_sure else tokens
     tokens = _replaced(tokens, lang)
     tokens = fold_forms(tokens, lang)
     if lang.code == "en":

@@ -136,11 +136,16 @@ def classes(code: str) -> dict[str, int]:
             found[word] = found.get(word, 0) | BIT[name]
     for key in ("months", "weekdays"):
         for text in table.get(key, {}):
+            if text in ALSO_VERBS:
+                continue
             for word in (joined(_cut(text)), f"{text}s" if (code, key) == ("en", "weekdays") else ""):
                 found[word] = found.get(word, 0) | BIT["date"]
     for verb in table.get("verbs", {}).get("agreement", []):
         found[verb] = found.get(verb, 0) | BIT["verb"]
     return found
+
+
+ALSO_VERBS = frozenset({"may", "march"})
 
 
 @cache
@@ -171,8 +176,9 @@ def detect(tokens: list[Token]) -> tuple[str, bool]:
                 hits[script] += 1
             for code in _marked().get(token.word, ()):
                 hits[code] += 1
-            if "'" in token.word and token.word.partition("'")[0] in _ELIDED:
-                hits["fr"] += 1
+            if "'" in token.word:
+                hits["fr"] += token.word.partition("'")[0] in _ELIDED
+                hits["en"] += token.word.endswith(("'s", "n't"))
     if hits["ja"]:
         return ("ja", True) if 4 * (hits["ja"] + hits["zh"]) >= words else ("", False)
     best = max(LANGUAGES, key=lambda code: hits[code])
@@ -192,11 +198,11 @@ LATIN = frozenset({"en", "de", "fr", "es"})
 
 
 def _is_plain_english(tokens: list[Token], share: float) -> bool:
-    """Whether that share of the words stands in the English dictionary."""
-    from memfold.spelling import is_known
+    """Whether that share of the words is everyday English."""
+    from memfold.spelling import is_everyday
 
     words = [token.word for token in tokens if token.kind == "word"]
-    known = sum(1 for word in words if is_known(word, "en"))
+    known = sum(1 for word in words if is_everyday(word, "en"))
     return known > 1 and known >= share * len(words)
 
 
@@ -255,15 +261,15 @@ def _cut(text: str, code: str = "") -> Words:
 
 
 def _phrases(table: dict[str, Any]) -> Iterator[Phrase]:
+    for groups in table.get("same", {}).values():
+        for first, *others in groups:
+            for other in others:
+                yield Phrase(_cut(other, table["language"]), _cut_to_phrases(table, first))
     for texts in table.get("classes", {}).values():
         for text in texts:
             words = _cut(text, table["language"])
             if len(words) > 1:
                 yield Phrase(words, (joined(words),))
-    for groups in table.get("same", {}).values():
-        for first, *others in groups:
-            for other in others:
-                yield Phrase(_cut(other, table["language"]), _cut_to_phrases(table, first))
     for text in table.get("fillers", {}).get("anywhere", []):
         yield Phrase(_cut(text, table["language"]), ())
     for before, filler in table.get("fillers", {}).get("after", []):

@@ -53,6 +53,14 @@ def is_known(word: str, code: str) -> bool:
     return word in _frequencies(code) or word in _added(code) or word in _names()
 
 
+def is_everyday(word: str, code: str) -> bool:
+    """Whether a word is so common in a language that it is no stray word of another one."""
+    return word in _added(code) or word in _names() or _frequencies(code).get(word, 0) > EVERYDAY
+
+
+EVERYDAY = 1000
+
+
 @cache
 def _frequencies(code: str) -> dict[str, int]:
     if code not in DICTIONARIES:

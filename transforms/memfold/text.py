@@ -107,7 +107,7 @@ class _Reader:
         self.keys: list[int] = []
         self.key_offsets = [0]
         self.traits: list[int] = []
-        self.known_kinds: dict[tuple[str, str, str], int] = {}
+        self.known_kinds: dict[tuple[str, str, str, bool], int] = {}
         self.seen: dict[str, Row] = {}
 
     def read(self, text: str) -> None:
@@ -125,7 +125,7 @@ class _Reader:
 
     def _row(self, text: str) -> Row:
         tokens, lang, is_sure = canonical(text)
-        kinds = [self._kind(token, lang) for token in tokens]
+        kinds = [self._kind(token, lang, is_sure=is_sure) for token in tokens]
         ids = [self._id(token.word, kind) for token, kind in zip(tokens, kinds, strict=True)]
         traits = HAS_TABLE if is_sure else 0
         if any(kind & BIT["relative_day"] for kind in kinds):
@@ -136,11 +136,11 @@ class _Reader:
             traits |= FREE_TIME
         return ids, kinds, [token.marks for token in tokens], sorted(set(ids)), traits
 
-    def _kind(self, token: Token, lang: Language) -> int:
-        key = (token.word, token.kind, lang.code)
+    def _kind(self, token: Token, lang: Language, *, is_sure: bool) -> int:
+        key = (token.word, token.kind, lang.code, is_sure)
         found = self.known_kinds.get(key)
         if found is None:
-            found = self.known_kinds[key] = word_classes(token, lang) | KIND_CLASS.get(token.kind, 0)
+            found = self.known_kinds[key] = word_classes(token, lang, is_sure=is_sure) | KIND_CLASS.get(token.kind, 0)
         return found
 
     def _id(self, word: str, kind: int) -> int:

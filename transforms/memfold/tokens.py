@@ -24,6 +24,10 @@ class Token(NamedTuple):
     marks: int
 
 
+#: Kinds of token that say nothing beside words.
+DECORATION = frozenset({"emoji", "emoticon"})
+
+
 def plain(text: str) -> str:
     """The text in NFC, full-width letters and typographic quotes in their common form, invisible characters gone."""
     if text.isascii():
@@ -56,13 +60,16 @@ def scan(text: str) -> list[Token]:
         elif kind in ("word", "word_with_marks"):
             folded = CASE_IN_UNIT.get(word) or word.casefold().replace("ё", "е")
             if word != folded and not shouted:
-                starts = not tokens or marks & (HARD | COLON) != 0
+                starts = marks & (HARD | COLON) != 0 or all(token.kind in DECORATION for token in tokens)
                 marks |= _capital(word, text[start - 1 : start], text[end : end + 1], starts=starts)
                 if marks & CODE:
                     folded = word
             tokens.append(Token(folded, "word", marks))
         else:
-            tokens += _facts(word, kind, marks)
+            facts = _facts(word, kind, marks)
+            tokens += facts
+            if kind in ("url", "path"):
+                end -= len(word) - len(_trim(word.rstrip(">")))
         marks = 0
     return tokens
 
