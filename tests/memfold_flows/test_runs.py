@@ -86,13 +86,14 @@ def test_a_folder_with_something_in_it_is_no_place_for_a_new_run(tmp_path: Path)
 
 
 def test_the_chunks_of_a_table_leave_no_trace_in_its_file(make_run: MakeRun) -> None:
-    """The same rows give the same bytes, however they were read."""
+    """The same rows give the same bytes, however they were read; pages would end where the chunks do."""
     run = make_run()
-    whole = _memories("ann", "bob", "cat")
-    in_pieces = pa.concat_tables([whole.slice(0, 1), whole.slice(1)])
+    whole = pa.table({"text": [f"note {number * 7919 % 60_013} of many" * 5 for number in range(60_000)]})
+    in_pieces = pa.concat_tables([whole.slice(start, 1_999) for start in range(0, 60_000, 1_999)])
 
     first = run.write("whole", whole).read_bytes()
 
+    assert in_pieces["text"].num_chunks > 1
     assert run.write("in_pieces", in_pieces).read_bytes() == first
 
 
