@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memfold import candidates, signatures
-from memfold.candidates import NEAREST, TWINS, Proposals, TokenSets
+from memfold.candidates import NEAREST, TWINS, Proposals
 from memfold.policy import Policy
 from memfold.signatures import Banding
 from memfold.text import stable_hash
+from memfold.token_sets import TokenSets
 
 AS_OF = datetime(2026, 6, 1, tzinfo=UTC)
 SMALL = Policy(as_of=AS_OF)
@@ -31,7 +32,7 @@ TEXTS = st.lists(st.sets(st.sampled_from(WORDS), min_size=1, max_size=6).map(" "
 @quick
 @given(TEXTS, st.lists(st.sampled_from([0, 1]), min_size=14, max_size=14))
 def test_the_exact_join_finds_what_comparing_all_pairs_finds(texts, groups):
-    """In a small group every pair with enough of its smaller set, or enough Jaccard, is proposed, and no other."""
+    """In a small group every pair that shares two words and half of its smaller set is proposed, and no other."""
     proposals = propose(texts, groups=groups[: len(texts)])
 
     assert pairs(proposals) == {
@@ -212,8 +213,8 @@ def sets_of(texts) -> tuple[TokenSets, np.ndarray]:
 
 
 def is_close(one: set[str], other: set[str]) -> bool:
-    common = len(one & other)
-    return 10 * common >= 8 * min(len(one), len(other)) or 2 * common >= len(one | other)
+    common, smaller = len(one & other), min(len(one), len(other))
+    return 10 * common >= 8 * smaller or 2 * common >= len(one | other) or (common >= 2 and 2 * common >= smaller)
 
 
 def hashed(rows) -> tuple[np.ndarray, np.ndarray]:

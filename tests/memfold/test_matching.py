@@ -294,8 +294,8 @@ def test_a_text_that_changed_since_it_was_taken_back_is_judged_afresh():
 def test_a_conflict_is_reported_and_merges_nothing():
     """Both stay, with the newer side named."""
     found = match(
-        memory("ann", "The launch is on 15 October 2026", created_at=may(1)),
-        memory("bob", "The launch is on 16 October 2026", created_at=may(9)),
+        memory("ann", "The launch of Halcyon is on 15 October", created_at=may(1)),
+        memory("bob", "The launch of Halcyon is on 16 October", created_at=may(9)),
     )
 
     (pair,) = found.matches.pairs.to_pylist()

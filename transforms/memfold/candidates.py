@@ -2,28 +2,27 @@
 
 A group is what pairs never leave (the walls). Texts with equal token sets are one row here. Groups of up to
 ``exact_join_rows`` rows are joined exactly; larger ones by MinHash bands, and by their rarest words for a short text
-inside a longer one. Either way a candidate shares ``min_overlap`` of its smaller set, or has ``min_jaccard``.
+inside a longer one. Either way a candidate shares ``min_overlap`` of its smaller set or has ``min_jaccard``; in small
+groups half of the smaller set is enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memfold.policy import Policy
-from memfold.signatures import Banding, band_keys, mix
-from memfold.text import Corpus
+from memfold.signatures import Banding
+from memfold.token_sets import TokenSets, chunks, ranges
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-#: Comparisons that are expanded at once: about 100 MB of work arrays.
-CHUNK = 2_000_000
 #: Rows of small groups that are joined at once.
 ROWS_PER_JOIN = 20_000
 #: A row asks for a verdict on its nearest candidates only (most of its smaller set shared, then Jaccard), so that
@@ -31,10 +30,37 @@ ROWS_PER_JOIN = 20_000
 NEAREST = 16
 #: Memories with equal token sets: each meets the first few of them, never all others.
 TWINS = 8
-#: 256 bits per token set; a pair that the bits rule out (two in three) needs no exact count.
-BITMAP_WORDS = 4
+#: In a small group a pair is looked at already if half of the smaller text is in the other, so that a conflict between
+#: short notes ("reports to Lena Ortiz", "reports to Omar Diaz") is seen.
+LOOSE_OVERLAP_IN_SMALL_GROUPS = 0.5
 #: Products like 0.8 * 5 must not round up past the whole number that they mean.
 EPSILON = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closeness:
+    """How many tokens a pair must share to be a candidate: any of these is enough."""
+
+    #: Share of the smaller set: one text inside another.
+    overlap: float
+    #: Share of both together: one text like another.
+    jaccard: float
+    #: Two tokens at least, and this share of the smaller set: two short notes with another name in one place.
+    loose_overlap: float = 1.0
+
+    def holds(self, common: I64, left_size: I64, right_size: I64) -> Mask:
+        """Whether pairs that share this many tokens are close."""
+        smaller = np.minimum(left_size, right_size)
+        alike = common >= self.jaccard / (1 + self.jaccard) * (left_size + right_size) - EPSILON
+        loose = (common >= 2) & (common >= self.loose_overlap * smaller - EPSILON)
+        return np.asarray((common >= self.overlap * smaller - EPSILON) | alike | loose)
+
+    def least_common(self, size: I64) -> I64:
+        """How many tokens a set of this size shares at least with any close one that is no smaller."""
+        alike = np.ceil(2 * self.jaccard / (1 + self.jaccard) * size - EPSILON)
+        loose = np.maximum(np.ceil(self.loose_overlap * size - EPSILON), 2)
+        inside = np.ceil(self.overlap * size - EPSILON)
+        return np.asarray(np.minimum(np.minimum(inside, alike), loose), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,84 +71,6 @@ class Proposals:
     right: I64
     jaccard: F64
     shortened: I64
-
-
-@dataclass(slots=True)
-class TokenSets:
-    """The distinct sets of canonical tokens in a corpus, in CSR form, tokens ascending within a set."""
-
-    offsets: I64
-    tokens: I64
-    word_hashes: U64
-    set_hash: U64 = field(init=False)
-    bits: U64 = field(init=False)
-    _packed: I64 = field(init=False)
-    _keys: dict[int, U64] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        hashes = self.word_hashes[self.tokens]
-        self.set_hash = _per_set(np.add, mix(hashes), self.offsets)
-        bit = hashes >> np.uint64(56)
-        self.bits = np.zeros((len(self.offsets) - 1, BITMAP_WORDS), np.uint64)
-        for word in range(BITMAP_WORDS):
-            mask = np.where(bit >> np.uint64(6) == word, np.uint64(1) << (bit & np.uint64(63)), np.uint64(0))
-            self.bits[:, word] = _per_set(np.bitwise_or, mask, self.offsets)
-        self._packed = (np.repeat(np.arange(len(self.sizes)), self.sizes) << 32) | self.tokens
-
-    @property
-    def sizes(self) -> I64:
-        return np.diff(self.offsets)
-
-    def entries(self, sets: I64) -> tuple[I64, I64]:
-        """The tokens of these sets, one after the other, and the position in ``sets`` that each belongs to."""
-        sizes = self.offsets[sets + 1] - self.offsets[sets]
-        owner = np.repeat(np.arange(len(sets)), sizes)
-        return self.tokens[np.repeat(self.offsets[sets], sizes) + _ranges(sizes)], owner
-
-    def common(self, left: I64, right: I64) -> I64:
-        """How many tokens the two sets of each pair share."""
-        found = np.zeros(len(left), np.int64)
-        small = np.where(self.sizes[left] <= self.sizes[right], left, right)
-        large = left + right - small
-        order = np.argsort(large)  # look-ups near each other are several times faster
-        for start, stop in _chunks(self.sizes[small[order]]):
-            part = order[start:stop]
-            tokens, owner = self.entries(small[part])
-            wanted = (large[part][owner] << 32) | tokens
-            at = np.minimum(np.searchsorted(self._packed, wanted), len(self._packed) - 1)
-            found[part] = np.bincount(owner[self._packed[at] == wanted], minlength=len(part))
-        return found
-
-    def jaccard(self, left: I64, right: I64) -> F64:
-        """Word Jaccard of each pair of sets; two empty sets are alike only if they are one set."""
-        common = self.common(left, right)
-        union = self.sizes[left] + self.sizes[right] - common
-        alike: F64 = np.where(union > 0, common / np.maximum(union, 1), left == right)
-        return alike
-
-    def band_keys(self, sets: I64, banding: Banding) -> U64:
-        """MinHash band keys of these sets, each computed once; shape (sets, bands)."""
-        wanted = sets.tolist()
-        new = np.array([row for row in wanted if row not in self._keys], np.int64)
-        if len(new):
-            tokens, _ = self.entries(new)
-            offsets = np.concatenate(([0], np.cumsum(self.sizes[new])))
-            words = (self.word_hashes[tokens] & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-            self._keys.update(zip(new.tolist(), band_keys(offsets, words, banding), strict=True))
-        return np.stack([self._keys[row] for row in wanted])
-
-
-def token_sets(corpus: Corpus, texts: I64) -> tuple[TokenSets, I64]:
-    """The distinct token sets of these corpus rows, and the set of each row."""
-    seen: dict[bytes, int] = {}
-    keys, width, bounds = corpus.keys.tobytes(), corpus.keys.itemsize, corpus.key_offsets.tolist()
-    set_of = []
-    for text in texts.tolist():
-        row = keys[width * bounds[text] : width * bounds[text + 1]]
-        set_of.append(seen.setdefault(row, len(seen)))
-    offsets = np.concatenate(([0], np.cumsum([len(row) // width for row in seen]))).astype(np.int64)
-    tokens = np.frombuffer(b"".join(seen), corpus.keys.dtype).astype(np.int64)
-    return TokenSets(offsets, tokens, corpus.vocabulary.hashes.astype(np.uint64)), np.array(set_of, np.int64)
 
 
 def propose(sets: TokenSets, nodes: I64, *, set_of: I64, text_code: I64, group_of: I64, policy: Policy) -> Proposals:
@@ -153,13 +101,6 @@ def among_nearest(pairs: I64, count: int) -> Mask:
     is_near = np.empty(len(ends), bool)
     is_near[order] = np.arange(len(ends)) - _starts(ends[order]) < count
     return np.asarray(is_near.reshape(-1, 2).any(axis=1))
-
-
-def is_close(common: I64, left_size: I64, right_size: I64, policy: Policy) -> Mask:
-    """Whether a pair that shares this many tokens is a candidate."""
-    smaller = np.minimum(left_size, right_size)
-    jaccard_needs = policy.min_jaccard / (1 + policy.min_jaccard) * (left_size + right_size)
-    return np.asarray((common >= policy.min_overlap * smaller - EPSILON) | (common >= jaccard_needs - EPSILON))
 
 
 def meet_leaders(keys: U64, leaders: int) -> tuple[I64, I64]:
@@ -197,7 +138,7 @@ class _Collapsed:
         """Node pairs for pairs of rows: the first ``TWINS`` nodes of each meet."""
         many_left, many_right = np.minimum(self.counts[left], TWINS), np.minimum(self.counts[right], TWINS)
         repeats = many_left * many_right
-        nth, width = _ranges(repeats), np.repeat(many_right, repeats)
+        nth, width = ranges(repeats), np.repeat(many_right, repeats)
         first, second = np.repeat(self.starts[left], repeats), np.repeat(self.starts[right], repeats)
         pairs: I64 = self.nodes[np.stack((first + nth // width, second + nth % width))]
         return pairs
@@ -227,8 +168,15 @@ def _pairs_of_rows(sets: TokenSets, table: _Rows, policy: Policy) -> tuple[I64, 
     for rows in _batches(table.group, policy.exact_join_rows):
         part = table.of(rows)
         is_large = len(rows) > policy.exact_join_rows and part.group[0] == part.group[-1]
-        pairs = _bands_and_rare_words(sets, part, policy) if is_large else _join(sets, part, policy, budget=None)
-        pairs, is_shortened = _nearest(sets, part, pairs, policy)
+        if is_large:
+            closeness = Closeness(overlap=policy.min_overlap, jaccard=policy.min_jaccard)
+            pairs = _bands_and_rare_words(sets, part, closeness, policy)
+        else:
+            closeness = Closeness(
+                overlap=policy.min_overlap, jaccard=policy.min_jaccard, loose_overlap=LOOSE_OVERLAP_IN_SMALL_GROUPS
+            )
+            pairs = _join(sets, part, closeness, budget=None)
+        pairs, is_shortened = _nearest(sets, part, pairs, closeness)
         found.append(rows[pairs])
         shortened.append(part.group[:1] if is_large else part.group[is_shortened])
     return np.concatenate(found, axis=1), np.unique(np.concatenate(shortened))
@@ -250,22 +198,23 @@ def _batches(group: I64, exact_join_rows: int) -> Iterator[I64]:
         yield np.arange(start, stop)
 
 
-def _bands_and_rare_words(sets: TokenSets, table: _Rows, policy: Policy) -> I64:
+def _bands_and_rare_words(sets: TokenSets, table: _Rows, closeness: Closeness, policy: Policy) -> I64:
     """Pairs of rows in a group that is too large to be joined exactly; they may be close."""
     banding = Banding(
         bands=policy.bands, rows=policy.rows_per_band, seed=policy.minhash_seed, scheme=policy.minhash_scheme
     )
-    found = [_join(sets, table, policy, budget=policy.leaders_per_bucket)]
+    inside = Closeness(overlap=closeness.overlap, jaccard=1.0)
+    found = [_join(sets, table, inside, budget=policy.leaders_per_bucket)]
     for keys in sets.band_keys(table.sets, banding).T:
-        found.append(_maybe_close(sets, table, *meet_leaders(keys, policy.leaders_per_bucket), policy))
+        found.append(_maybe_close(sets, table, *meet_leaders(keys, policy.leaders_per_bucket), closeness))
     return _once(np.sort(np.concatenate(found, axis=1), axis=0), len(table.sets))
 
 
-def _nearest(sets: TokenSets, table: _Rows, pairs: I64, policy: Policy) -> tuple[I64, I64]:
+def _nearest(sets: TokenSets, table: _Rows, pairs: I64, closeness: Closeness) -> tuple[I64, I64]:
     """The close pairs that are among the nearest of one of their two rows, and the rows that had more."""
     left, right = table.sets[pairs]
     common, sizes = sets.common(left, right), (sets.sizes[left], sets.sizes[right])
-    close = np.flatnonzero(is_close(common, *sizes, policy))
+    close = np.flatnonzero(closeness.holds(common, *sizes))
     share = common / np.minimum(*sizes)
     jaccard = common / (sizes[0] + sizes[1] - common)
     nearest_first = close[np.lexsort((pairs[1, close], pairs[0, close], -jaccard[close], -share[close]))]
@@ -273,18 +222,15 @@ def _nearest(sets: TokenSets, table: _Rows, pairs: I64, policy: Policy) -> tuple
     return pairs[:, np.sort(kept)], pairs[0, np.setdiff1d(close, kept)]
 
 
-def _join(sets: TokenSets, table: _Rows, policy: Policy, *, budget: int | None) -> I64:
+def _join(sets: TokenSets, table: _Rows, closeness: Closeness, *, budget: int | None) -> I64:
     """Pairs of rows by their rarest tokens: exact without a budget.
 
     A pair that shares enough of its smaller set shares one of that set's rarest tokens, so each row meets only the
-    larger rows that hold one of those. With a budget only the overlap is looked for, and a token costs at most
-    ``budget`` comparisons per row that holds it: each row then meets those nearest to it in size.
+    larger rows that hold one of those. With a budget a token costs at most ``budget`` comparisons per row that holds
+    it: each row then meets those nearest to it in size.
     """
     size = sets.sizes[table.sets]
-    needed = np.ceil(policy.min_overlap * size - EPSILON)
-    if budget is None:
-        needed = np.minimum(needed, np.ceil(2 * policy.min_jaccard / (1 + policy.min_jaccard) * size - EPSILON))
-    posting, row, is_rare = _postings(sets, table, (size - needed + 1).astype(np.int64))
+    posting, row, is_rare = _postings(sets, table, size - closeness.least_common(size) + 1)
     stop = np.repeat(*_stops(posting))
     begin = np.arange(len(row)) + 1
     reach = stop - begin
@@ -294,11 +240,11 @@ def _join(sets: TokenSets, table: _Rows, policy: Policy, *, budget: int | None) 
         reach = np.minimum(reach, budget * (owners + members) // np.maximum(owners, 1))
     asking = np.flatnonzero(is_rare & (stop > begin))
     found = [np.empty((2, 0), np.int64)]
-    for start, end in _chunks(reach[asking]):
+    for start, end in chunks(reach[asking]):
         who = asking[start:end]
         left = np.repeat(row[who], reach[who])
-        right = row[np.repeat(begin[who], reach[who]) + _ranges(reach[who])]
-        found.append(_once(_maybe_close(sets, table, left, right, policy), len(size)))
+        right = row[np.repeat(begin[who], reach[who]) + ranges(reach[who])]
+        found.append(_once(_maybe_close(sets, table, left, right, closeness), len(size)))
     return _once(np.concatenate(found, axis=1), len(size))
 
 
@@ -315,26 +261,18 @@ def _postings(sets: TokenSets, table: _Rows, rare_tokens: I64) -> tuple[I64, I64
     rarity[np.lexsort((sets.word_hashes[distinct % vocabulary], frequency))] = np.arange(len(distinct))
     by_rarity = np.argsort(row * max(len(distinct), 1) + rarity[posting])
     is_rare = np.empty(len(row), bool)
-    is_rare[by_rarity] = _ranges(np.bincount(row, minlength=len(table.sets))) < rare_tokens[row]
+    is_rare[by_rarity] = ranges(np.bincount(row, minlength=len(table.sets))) < rare_tokens[row]
     by_size = np.empty(len(table.sets), np.int64)
     by_size[np.argsort(sets.sizes[table.sets], kind="stable")] = np.arange(len(table.sets))
     order = np.argsort(posting * max(len(table.sets), 1) + by_size[row])
     return posting[order], row[order], is_rare[order]
 
 
-def _maybe_close(sets: TokenSets, table: _Rows, left: I64, right: I64, policy: Policy) -> I64:
+def _maybe_close(sets: TokenSets, table: _Rows, left: I64, right: I64, closeness: Closeness) -> I64:
     """The pairs of rows that the bitmaps do not rule out; sound, so nothing close is lost."""
     one, other = table.sets[left], table.sets[right]
-    most = np.minimum(
-        sets.sizes[one] - _missing_bits(sets.bits, one, other), sets.sizes[other] - _missing_bits(sets.bits, other, one)
-    )
-    may_be = is_close(most, sets.sizes[one], sets.sizes[other], policy)
+    may_be = closeness.holds(sets.most_common(one, other), sets.sizes[one], sets.sizes[other])
     return np.stack((left[may_be], right[may_be]))
-
-
-def _missing_bits(bits: U64, left: I64, right: I64) -> I64:
-    counts: I64 = np.bitwise_count(bits[left] & ~bits[right]).sum(axis=1, dtype=np.int64)
-    return counts
 
 
 def _once(pairs: I64, count: int) -> I64:
@@ -348,7 +286,7 @@ def _once(pairs: I64, count: int) -> I64:
 def _meet_first(start_of: I64, leaders: int) -> tuple[I64, I64]:
     """Position pairs (leader, later): each position meets the first ``leaders`` positions of its own run."""
     meets = np.minimum(np.arange(len(start_of)) - start_of, leaders)
-    return np.repeat(start_of, meets) + _ranges(meets), np.repeat(np.arange(len(start_of)), meets)
+    return np.repeat(start_of, meets) + ranges(meets), np.repeat(np.arange(len(start_of)), meets)
 
 
 def _starts(*columns: NDArray[np.generic]) -> I64:
@@ -362,29 +300,3 @@ def _starts(*columns: NDArray[np.generic]) -> I64:
 def _stops(posting: I64) -> tuple[I64, I64]:
     counts = np.bincount(posting) if len(posting) else np.empty(0, np.int64)
     return np.cumsum(counts), counts
-
-
-def _ranges(counts: I64) -> I64:
-    """0, 1, ... up to each count, one after the other."""
-    ends = np.cumsum(counts)
-    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
-
-
-def _chunks(costs: I64) -> Iterator[tuple[int, int]]:
-    """Consecutive ranges whose costs add up to about ``CHUNK``."""
-    total = np.cumsum(costs)
-    start = 0
-    while start < len(costs):
-        done = total[start - 1] if start else 0
-        stop = max(int(np.searchsorted(total, done + CHUNK, side="right")), start + 1)
-        yield start, stop
-        start = stop
-
-
-def _per_set(combine: np.ufunc, values: U64, offsets: I64) -> U64:
-    """The values of each set combined; an empty set gives 0."""
-    found = np.zeros(len(offsets) - 1, np.uint64)
-    filled = np.flatnonzero(np.diff(offsets))
-    if len(filled):
-        found[filled] = combine.reduceat(values, offsets[filled])
-    return found

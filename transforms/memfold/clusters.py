@@ -13,6 +13,7 @@ from memfold.grouping import Grouping
 from memfold.links import Links
 from memfold.policy import Policy
 from memfold.rows import Nodes, Rows, fold_copies, read_rows
+from memfold.token_sets import token_sets
 
 I64 = NDArray[np.int64]
 
@@ -34,7 +35,7 @@ def match_rows(snapshot: pa.Table, rejected: pa.Table, policy: Policy) -> Matche
     rows = read_rows(snapshot, rejected, policy)
     nodes = fold_copies(rows, policy)
     found, survivor_of = match(rows, nodes, policy)
-    explained = evidence.explain(rows, nodes, found)
+    explained = evidence.explain(rows, nodes, found, policy)
     return Matches(
         texts=evidence.texts(rows),
         pairs=evidence.pairs(rows, nodes, explained),
@@ -96,7 +97,7 @@ class _Matcher:
 
     def __init__(self, rows: Rows, nodes: Nodes, policy: Policy) -> None:
         self.rows, self.nodes, self.policy = rows, nodes, policy
-        self.sets, self.set_of = candidates.token_sets(rows.corpus, rows.text[nodes.leader])
+        self.sets, self.set_of = token_sets(rows.corpus, rows.text[nodes.leader])
         self.known = np.empty(0, np.int64)
         self.parts: list[Links] = []
         self.grouping = Grouping(rows.survivor_order[nodes.leader].tolist())

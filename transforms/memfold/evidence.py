@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from memfold import frames, links, verdicts
 from memfold.candidates import among_nearest
 from memfold.links import Links
+from memfold.policy import Policy
 from memfold.rows import Nodes, Rows
 
 I64 = NDArray[np.int64]
@@ -48,9 +49,9 @@ def texts(rows: Rows) -> pa.Table:
     )
 
 
-def explain(rows: Rows, nodes: Nodes, found: Links) -> Explained:
+def explain(rows: Rows, nodes: Nodes, found: Links, policy: Policy) -> Explained:
     """Choose the pairs that a reader may want and put their verdicts into words."""
-    chosen = found.where(_is_worth_reading(rows, nodes, found))
+    chosen = found.where(_is_worth_reading(rows, nodes, found, policy))
     chosen = chosen.where(np.lexsort((chosen.right, chosen.left)))
     judged = np.flatnonzero(~chosen.is_copy)
     bare = links.verdict_of(rows, nodes, np.stack((chosen.left, chosen.right))[:, judged])
@@ -125,10 +126,11 @@ def clusters(rows: Rows, nodes: Nodes, explained: Explained, survivor_of: I64) -
     )
 
 
-def _is_worth_reading(rows: Rows, nodes: Nodes, found: Links) -> Mask:
+def _is_worth_reading(rows: Rows, nodes: Nodes, found: Links, policy: Policy) -> Mask:
     keeps = np.isin(found.verdict, (verdicts.SAME, verdicts.CONTAINS, verdicts.SUPERSEDES))
     for verdict, count in ((verdicts.CONFLICT, CONFLICTS_PER_MEMORY), (verdicts.DISTINCT, NEAR_MISSES_PER_MEMORY)):
-        asked = np.flatnonzero((found.verdict == verdict) & found.is_proposed)
+        is_near = (found.jaccard >= policy.min_jaccard) | (verdict == verdicts.CONFLICT)
+        asked = np.flatnonzero((found.verdict == verdict) & found.is_proposed & is_near)
         nearest_first = asked[np.lexsort((found.right[asked], found.left[asked], -found.jaccard[asked]))]
         near = nearest_first[among_nearest(np.stack((found.left, found.right))[:, nearest_first], count)]
         if verdict == verdicts.DISTINCT:
