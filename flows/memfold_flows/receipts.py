@@ -253,6 +253,12 @@ def settled(planned: Sequence[ScopeTally], landed: Sequence[Landed]) -> tuple[Sc
     return tuple(_settled(scope, progress) if scope.accepted else scope for scope in planned)
 
 
+def changed_rows(landed: Landed) -> int:
+    """How many rows a committed transaction removed or promoted in one scope."""
+    progress = Progress(Applied, [landed])
+    return sum(progress.total(landed.scope, name) for name in ("merged", "pruned", "promoted"))
+
+
 def total(scopes: Sequence[ScopeTally]) -> Totals:
     """Sums over scopes. The loss fraction of no entries is 0.0."""
     before = sum(scope.entries_before for scope in scopes)

@@ -186,17 +186,22 @@ class RunDirectory:
         """Make the undo rows of one transaction durable, before that transaction commits."""
         write_parquet(self.path / f"undo/{number:06d}.parquet", rows, durable=True)
 
-    def undo_rows(self, committed: Collection[int]) -> pa.Table:
+    def undo_rows(self, transactions: Collection[int]) -> pa.Table:
         """The undo rows of these transactions, in their order; a part of one that did not commit is left out.
 
         Raises:
-            PlanDamaged: a part cannot be read.
+            PlanDamaged: the part of one of them is missing or cannot be read.
         """
-        paths = [self.path / f"undo/{number:06d}.parquet" for number in sorted(committed)]
-        try:
-            tables = [pq.ParquetFile(path).read().cast(UNDO) for path in paths if path.exists()]
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise self._damaged(f"undo/ cannot be read ({_first_line(error)})") from error
+        tables = []
+        for number in sorted(transactions):
+            path = self.path / f"undo/{number:06d}.parquet"
+            try:
+                tables.append(pq.ParquetFile(path).read().cast(UNDO))
+            except (OSError, ValueError, pa.ArrowException) as error:
+                raise PlanDamaged(
+                    f"run {self.run_id}: {path.relative_to(self.path)} cannot be read ({_first_line(error)}); "
+                    "nothing was taken back. Bring the run directory back as it was."
+                ) from error
         return pa.concat_tables(tables) if tables else UNDO.empty_table()
 
     @property

@@ -18,7 +18,17 @@ from memfold import frames, gate, models
 from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError, PlanDamaged
 from memfold.policy import Policy
 from memfold_flows import intake
-from memfold_flows.receipts import LossLimit, PlanReport, Receipt, UndoReceipt, read_tally, settled, state_of
+from memfold_flows.receipts import (
+    LossLimit,
+    PlanReport,
+    Receipt,
+    State,
+    UndoReceipt,
+    changed_rows,
+    read_tally,
+    settled,
+    state_of,
+)
 from memfold_flows.runs import Manifest, RunDirectory
 from memfold_flows.stores.base import ApplyReport, Drift, MemoryStore, RunRef, Step
 
@@ -185,7 +195,8 @@ def write_receipt(
     # An apply that was cut off after its last commit has no receipt yet.
     if report.already_applied_at is None or run.read_json("receipt.json") is None:
         run.write_json("receipt.json", receipt.as_json())
-        if not keep_snapshots:
+        # A refused plan is one to look at, so its texts stay.
+        if not keep_snapshots and receipt.state is not State.REJECTED:
             run.trim_snapshot(changes["memory_id"].to_pylist())
     logger.info("the run is %s", receipt.state)
     return receipt
@@ -196,15 +207,17 @@ def undo(store: MemoryStore, run: RunDirectory, clock: Clock) -> UndoReceipt:
 
     Raises:
         BadUsage: the run wrote nothing to this store.
+        PlanDamaged: what an undo needs is missing from the run directory.
     """
     from memfold_flows.stores import applying
 
     with store.ledger() as ledger:
-        committed = {part.batch for part in ledger.landed(run.run_id, "apply")} if ledger else set()
-    if not committed:
+        landed = ledger.landed(run.run_id, "apply") if ledger else []
+    if not landed:
         raise BadUsage(f"run {run.run_id} wrote nothing to {store.url}, so there is nothing to undo")
+    rows = run.undo_rows({part.batch for part in landed if changed_rows(part)})
     with _interruption_named(store, run, "undo"):
-        report = applying.undo(store, run.undo_rows(committed), run=_reference(run), clock=clock)
+        report = applying.undo(store, rows, run=_reference(run), clock=clock)
     receipt = UndoReceipt(run_id=run.run_id, store=store.url, ended_at=clock(), report=report)
     if report.already_undone_at is None or run.read_json("undo.json") is None:
         run.write_json("undo.json", receipt.as_json())

@@ -25,6 +25,18 @@ from .conftest import AS_OF, DAY, Kitchen, Nights, clock, plan_rows
 WORDS = [f"{first}{second}" for first in ("oak", "elm", "ash", "fir", "bay") for second in ("wood", "leaf", "root")]
 
 
+STALE = {"stale_min_age_days": 100}
+
+
+@pytest.fixture
+def forty_percent_stale(kitchen: Kitchen) -> Kitchen:
+    """A scope of ten memories of which four are older than a hundred days, and one scope with none."""
+    for number in range(10):
+        kitchen.remember(f"note-{number}", f"{WORDS[number]} grows by the gate", age=(200 if number < 4 else 5) * DAY)
+    kitchen.remember("hose", "The hose leaks at the tap", scope="garden")
+    return kitchen
+
+
 def test_a_pass_folds_copies_and_a_second_one_finds_nothing(tea: Kitchen, nights: Nights) -> None:
     """Of three copies one stays; a copy is no loss; what is folded stays folded."""
     run, report = nights.plan(tea.store)
@@ -147,24 +159,33 @@ def test_after_an_apply_the_run_keeps_only_what_was_touched(tea: Kitchen, nights
     run.verify()
 
 
+def test_a_refused_run_keeps_its_texts(forty_percent_stale: Kitchen, nights: Nights) -> None:
+    """It is there to be looked at."""
+    run, _ = nights.plan(forty_percent_stale.store, **STALE)
+    nights.apply(forty_percent_stale.store, run)
+
+    assert run.read("snapshot").num_rows == 11
+
+
+def test_an_undo_without_its_data_takes_nothing_back(tea: Kitchen, nights: Nights) -> None:
+    """The store stays as the apply left it, and the error names the file."""
+    run, _ = nights.plan(tea.store)
+    nights.apply(tea.store, run)
+    applied = tea.rows
+    (run.path / "undo/000000.parquet").unlink()
+
+    with pytest.raises(PlanDamaged, match=r"undo/000000\.parquet"):
+        pipeline.undo(tea.store, run, clock=clock)
+
+    assert tea.rows == applied
+
+
 def test_keep_snapshots_keeps_all_of_it(tea: Kitchen, nights: Nights) -> None:
     """For those who want to look at the whole of last month's store."""
     run, _ = nights.plan(tea.store)
     nights.apply(tea.store, run, keep_snapshots=True)
 
     assert run.read("snapshot").num_rows == 8
-
-
-STALE = {"stale_min_age_days": 100}
-
-
-@pytest.fixture
-def forty_percent_stale(kitchen: Kitchen) -> Kitchen:
-    """A scope of ten memories of which four are older than a hundred days, and one scope with none."""
-    for number in range(10):
-        kitchen.remember(f"note-{number}", f"{WORDS[number]} grows by the gate", age=(200 if number < 4 else 5) * DAY)
-    kitchen.remember("hose", "The hose leaks at the tap", scope="garden")
-    return kitchen
 
 
 def test_a_plan_over_the_limit_is_refused_and_the_store_unchanged(forty_percent_stale: Kitchen, nights: Nights) -> None:

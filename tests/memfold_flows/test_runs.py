@@ -172,7 +172,7 @@ def test_after_an_apply_only_touched_memories_are_kept(make_run: MakeRun) -> Non
     assert run.verify().snapshot_trimmed
 
 
-def test_undo_rows_of_a_transaction_that_did_not_commit_are_left_out(make_run: MakeRun) -> None:
+def test_undo_rows_are_those_of_the_transactions_that_committed(make_run: MakeRun) -> None:
     """They are durable before the commit, so a crash can leave some that never happened."""
     run = make_run()
     run.write_undo(0, _undo_row("ann"))
@@ -180,6 +180,15 @@ def test_undo_rows_of_a_transaction_that_did_not_commit_are_left_out(make_run: M
 
     assert run.undo_rows([0])["memory_id"].to_pylist() == ["ann"]
     assert run.undo_rows([0, 1])["memory_id"].to_pylist() == ["ann", "bob"]
+
+
+def test_an_undo_part_that_is_gone_is_damage(make_run: MakeRun) -> None:
+    """Half an undo that says nothing would be a loss that says nothing."""
+    run = make_run()
+    run.write_undo(0, _undo_row("ann"))
+
+    with pytest.raises(PlanDamaged, match=r"undo/000001\.parquet cannot be read .*nothing was taken back"):
+        run.undo_rows([0, 1])
 
 
 def test_a_run_is_found_by_id_by_directory_and_as_the_latest(make_run: MakeRun, tmp_path: Path) -> None:
