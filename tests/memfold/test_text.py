@@ -97,7 +97,9 @@ def test_canonical_tokens(text: str, expected: list[str]):
     assert words(text) == expected
 
 
-@pytest.mark.parametrize("text", ["Анна живёт", "דנה אוהבת קפה", "会議は木曜日", "ผู้ใช้กินเนื้อ", "사용자는 고기를 먹는다", "ਉਹ ਘਰ ਹੈ"])
+@pytest.mark.parametrize(
+    "text", ["Анна живёт", "דנה אוהבת קפה", "会議は木曜日", "ผู้ใช้กินเนื้อ", "사용자는 고기를 먹는다", "ਉਹ ਘਰ ਹੈ"]
+)
 def test_no_script_reads_as_empty(text: str):
     """A text in any script has tokens to be judged by."""
     assert len(words(text)) >= 2
@@ -118,7 +120,9 @@ def test_the_hash_of_a_word_is_the_same_in_every_process():
     """Signatures built from it can be compared between runs and machines."""
     code = "from memfold.text import stable_hash; print(stable_hash('pnpm'))"
     seeds = [
-        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True)
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        )
         for seed in ("1", "2")
     ]
 

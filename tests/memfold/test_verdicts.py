@@ -47,7 +47,16 @@ def test_the_longer_text_contains_the_shorter():
 
 @pytest.mark.parametrize(
     "addition",
-    [", but not at home", " if it rains", ", maybe", ", except on Sundays", ". That is wrong.", " until June", "?", ", formerly"],
+    [
+        ", but not at home",
+        " if it rains",
+        ", maybe",
+        ", except on Sundays",
+        ". That is wrong.",
+        " until June",
+        "?",
+        ", formerly",
+    ],
 )
 def test_an_addition_that_takes_something_back_contains_nothing(addition: str):
     """What is added must not negate, limit, except, hedge, question or condition what stands before it."""
@@ -89,7 +98,13 @@ def test_every_language_can_say_that_something_changed(old: str, new: str):
 
 @pytest.mark.parametrize(
     "text",
-    ["User flies to Rome tomorrow", "Der Nutzer fliegt morgen nach Rom", "用户明天去罗马", "Пользователь летит завтра", "Utente parte domani"],
+    [
+        "User flies to Rome tomorrow",
+        "Der Nutzer fliegt morgen nach Rom",
+        "用户明天去罗马",
+        "Пользователь летит завтра",
+        "Utente parte domani",
+    ],
 )
 def test_the_same_words_on_two_days_are_two_facts(text: str):
     """Today and tomorrow mean another day on another day, and an unknown day is never taken for the same."""
@@ -111,7 +126,11 @@ def test_a_conflict_names_the_newer_side_only_where_times_are_known():
 @pytest.mark.parametrize(
     ("removed", "kept", "lost"),
     [
-        ("Deploy guide: https://wiki.example/d/88 and tag v2.4.1", "Deploy guide is on the wiki, tag v2.4.1", ("https://wiki.example/d/88",)),
+        (
+            "Deploy guide: https://wiki.example/d/88 and tag v2.4.1",
+            "Deploy guide is on the wiki, tag v2.4.1",
+            ("https://wiki.example/d/88",),
+        ),
         ("Rent is 1,450 dollars", "Rent is $1,450", ()),
         ("Rent is 1,450 dollars", "Rent is due", ("1450 USD",)),
         ("Ask Noor about it on 3 May", "Ask about it on May 3rd", ("noor",)),
@@ -135,7 +154,13 @@ def test_title_and_content_are_kept_together():
 def test_the_explanation_lists_the_words_of_one_side_only():
     """Both sides' own words, in their order, without what they share."""
     corpus = read_corpus(["User owns a red bike", "User owns a blue bike now"])
-    found = judge(corpus, np.array([0], np.int32), np.array([1], np.int32), newer=np.array([0], np.int8), same_day=np.array([False]))
+    found = judge(
+        corpus,
+        np.array([0], np.int32),
+        np.array([1], np.int32),
+        newer=np.array([0], np.int8),
+        same_day=np.array([False]),
+    )
 
     assert explain(corpus, found, 0).only_left == ("red",)
     assert explain(corpus, found, 0).only_right == ("blue", "now")
@@ -145,7 +170,12 @@ def test_nothing_to_judge_is_no_error():
     """An empty list of pairs has an empty list of verdicts."""
     none = np.array([], np.int32)
 
-    assert judge(read_corpus(["a", "b"]), none, none, newer=none.astype(np.int8), same_day=none.astype(bool)).verdict.tolist() == []
+    assert (
+        judge(
+            read_corpus(["a", "b"]), none, none, newer=none.astype(np.int8), same_day=none.astype(bool)
+        ).verdict.tolist()
+        == []
+    )
 
 
 def test_the_compiled_kernel_is_loaded_from_the_same_file():

@@ -26,7 +26,14 @@ TEXTS = [
 SHORT = [text for text in TEXTS if len(text) < 200]
 
 NAMES = ["Ana", "Noor", "Okafor", "Lindqvist", "Tarek", "Bonn", "Lisbon", "Kyoto", "Orchid", "Kestrel"]
-PATHS = ["src/api/session.ts", "src/web/session.ts", "/etc/app.conf", "/etc/App.conf", "~/notes/tax.md", "docs/readme.md"]
+PATHS = [
+    "src/api/session.ts",
+    "src/web/session.ts",
+    "/etc/app.conf",
+    "/etc/App.conf",
+    "~/notes/tax.md",
+    "docs/readme.md",
+]
 TEMPLATES = [
     "The backup of {name} is kept for {number} days under {path}",
     "Ask {name} before the {number} nodes read {path}",
@@ -46,7 +53,11 @@ def judge_all(pairs: list[tuple[str, str]], *, newer: int = 0, same_day: bool = 
     corpus = read_corpus([text for pair in pairs for text in pair])
     left = np.arange(0, 2 * len(pairs), 2, dtype=np.int32)
     return judge(
-        corpus, left, left + 1, newer=np.full(len(pairs), newer, np.int8), same_day=np.full(len(pairs), same_day, np.bool_)
+        corpus,
+        left,
+        left + 1,
+        newer=np.full(len(pairs), newer, np.int8),
+        same_day=np.full(len(pairs), same_day, np.bool_),
     )
 
 
@@ -100,7 +111,18 @@ def test_decoration_is_nothing(name: str):
     assert [pair for pair, verdict in zip(pairs, found.verdict, strict=True) if verdict != SAME] == []
 
 
-PREFIXES = ["Note: ", "FYI: ", "By the way, ", "Reminder: ", "So, basically, ", "Please note that ", "Hinweis: ", "Nota: ", "注意：", "メモ："]
+PREFIXES = [
+    "Note: ",
+    "FYI: ",
+    "By the way, ",
+    "Reminder: ",
+    "So, basically, ",
+    "Please note that ",
+    "Hinweis: ",
+    "Nota: ",
+    "注意：",
+    "メモ：",
+]
 
 
 @settings(deadline=None)
@@ -187,7 +209,7 @@ def test_a_name_in_any_gold_text_exchanged_is_never_the_same():
 
 def test_a_text_repeated_says_nothing_more():
     """A sentence said twice is the sentence."""
-    pairs = [(text, f"{text}. {text}") for text in SHORT if not regex.search(r"[\n?？吗.:;。!`*#]", text)]
+    pairs = [(text, f"{text}. {text}") for text in SHORT if not regex.search(r"[\n?？吗.:;。!`*#>]", text)]
     found = judge_all(pairs)
 
     assert len(pairs) > 300

@@ -499,11 +499,13 @@ def _without_repetition(tokens: list[Token]) -> list[Token]:
             sentences.append([])
         sentences[-1].append(token)
     seen: set[tuple[str, ...]] = set()
+    previous: tuple[str, ...] = ()
     kept: list[Token] = []
     for sentence in sentences:
         words = tuple(token.word for token in sentence)
-        if words in seen and len(words) > 1:
+        if words == previous or (words in seen and len(words) > 1):
             continue
         seen.add(words)
+        previous = words
         kept += sentence
     return kept

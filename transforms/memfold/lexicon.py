@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from memfold.tokens import Token, plain, scan
+from memfold.tokens import CAPITAL, Token, plain, scan
 
 LANGUAGES = ("en", "de", "fr", "es", "ru", "ar", "hi", "zh", "ja")
 
@@ -169,7 +169,7 @@ def detect(tokens: list[Token]) -> tuple[str, bool]:
         if token.kind in ("character", "kana"):
             hits["ja" if token.kind == "kana" or "\u3041" <= token.word[0] <= "\u309f" else "zh"] += 1
             words += 1
-        elif token.kind in ("word", "hyphenated"):
+        elif token.kind in ("word", "hyphenated") and not token.marks & CAPITAL:
             words += 1
             script = _script(token.word)
             if script:
@@ -201,7 +201,7 @@ def _is_plain_english(tokens: list[Token], share: float) -> bool:
     """Whether that share of the words is everyday English."""
     from memfold.spelling import is_everyday
 
-    words = [token.word for token in tokens if token.kind == "word"]
+    words = [token.word for token in tokens if token.kind == "word" and not token.marks & CAPITAL]
     known = sum(1 for word in words if is_everyday(word, "en"))
     return known > 1 and known >= share * len(words)
 
