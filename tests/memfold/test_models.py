@@ -261,10 +261,17 @@ class TestPromotions:
         assert decided.actions == {"ann": "promote promoted", "bob": "merge copy > ann"}
 
     def test_a_stale_memory_is_not_promoted(self, decide, memory):
-        """It would be pruned from the next tier by the next pass."""
-        decided = decide([memory("ann", tier="short_term", use_count=9)], promote_min_use_count=3, stale_min_age_days=7)
+        """Nor merged into its text in the next tier, from where the next pass would prune it."""
+        decided = decide(
+            [
+                memory("ann", "Gate 4", tier="short_term", use_count=9),
+                memory("long", "Gate 4", tier="long_term", created_at=day(30)),
+            ],
+            promote_min_use_count=3,
+            stale_min_age_days=7,
+        )
 
-        assert decided.actions == {"ann": "prune stale"}
+        assert decided.actions == {"ann": "prune stale", "long": "keep kept"}
 
     def test_pinned_memories_do_not_change_their_tier(self, decide, memory):
         """To move is to leave a place, and a pinned memory stays."""

@@ -2,7 +2,7 @@
 -- A text that already stands in the next tier is merged into its twin there; where it may not, the memory waits in its tier.
 with
 
-movers as (
+movers as materialized (
     select
         v.memory_id,
         v.scope,
@@ -12,7 +12,7 @@ movers as (
         coalesce(s.title, '') as title,
         s.valid_from,
         s.valid_to,
-        s.session_id,
+        case when p.session_recall = 'equality' and not p.across_sessions then s.session_id end as wall_session,
         case when t.says_day then cast(coalesce(s.event_time, s.created_at) at time zone 'UTC' as date) end as said_on,
         t.says_day,
         case when s.pinned then 'pinned' when s.protected then 'protected' end as fixed,
@@ -20,41 +20,68 @@ movers as (
     from survivors as v
     join snapshot as s on s.memory_id = v.memory_id
     join texts as t on t.memory_id = v.memory_id
+    cross join policy as p
     where v.is_promotable and not v.is_stale
 ),
 
--- the same text in the next tier, and the memory that stands for it there
-twins as (
+-- each text of the next tier once per memory that stands for it there, however often it was copied.
+-- Materialized, so that it meets the movers in one join on scope and text together.
+standing_texts as materialized (
     select
-        m.memory_id,
         s.memory_id as twin_id,
-        coalesce(c.survivor_id, s.memory_id) as into_id,
-        case when c.survivor_id <> s.memory_id then c.match else 'copy' end as match,
+        v.memory_id as into_id,
+        s.scope,
+        t.text_key,
+        s.kind,
+        s.trust,
+        coalesce(s.title, '') as title,
+        s.valid_from,
+        s.valid_to,
+        case when p.session_recall = 'equality' and not p.across_sessions then s.session_id end as wall_session,
+        case when t.says_day then cast(coalesce(s.event_time, s.created_at) at time zone 'UTC' as date) end as said_on,
+        case when v.memory_id <> s.memory_id then c.match else 'copy' end as match,
         coalesce(c.jaccard, 1) as jaccard,
-        case when c.survivor_id <> s.memory_id then c.added_words else 0 end as added_words,
-        coalesce(s.title, '') = m.title as titles_agree,
+        case when v.memory_id <> s.memory_id then c.added_words else 0 end as added_words,
         v.is_stale
-    from movers as m
-    join texts as t on t.text_key = m.text_key
-    join snapshot as s on s.memory_id = t.memory_id
+    from snapshot as s
+    join texts as t on t.memory_id = s.memory_id
     cross join policy as p
     left join clusters as c on c.memory_id = s.memory_id
     join survivors as v on v.memory_id = coalesce(c.survivor_id, s.memory_id)
     where
         s.tier = p.promote_to
-        and s.scope = m.scope
-        and s.kind is not distinct from m.kind
-        and s.trust is not distinct from m.trust
-        and s.valid_from is not distinct from m.valid_from
-        and s.valid_to is not distinct from m.valid_to
-        and (
-            p.across_sessions or p.session_recall <> 'equality' or s.session_id is not distinct from m.session_id
-        )
-        and (
-            not m.says_day
-            or cast(coalesce(s.event_time, s.created_at) at time zone 'UTC' as date) = m.said_on
-        )
+        and exists (from movers as m where m.text_key = t.text_key)
         and (not v.is_stale or v.has_taken_back)
+    qualify
+        row_number() over (
+            partition by
+                into_id, s.scope, t.text_key, s.kind, s.trust, title, s.valid_from, s.valid_to, wall_session, said_on
+            order by s.memory_id <> v.memory_id, s.memory_id
+        ) = 1
+),
+
+twins as materialized (
+    select
+        m.memory_id,
+        x.twin_id,
+        x.into_id,
+        x.match,
+        x.jaccard,
+        x.added_words,
+        x.title = m.title as titles_agree,
+        x.is_stale
+    from movers as m
+    join standing_texts as x
+        on
+            x.scope = m.scope
+            and x.text_key = m.text_key
+            and x.kind is not distinct from m.kind
+            and x.trust is not distinct from m.trust
+            and x.valid_from is not distinct from m.valid_from
+            and x.valid_to is not distinct from m.valid_to
+            and x.wall_session is not distinct from m.wall_session
+            and x.said_on is not distinct from m.said_on
+    where not m.says_day or m.said_on is not null
 ),
 
 -- merges that a person took back: of the mover, or of a row that would go along with it
