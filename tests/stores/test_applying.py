@@ -123,6 +123,29 @@ def test_a_scope_of_many_transactions_is_measured_as_a_whole(fill_sqlite, a_pass
     assert (report.transactions, report.merged, report.scopes_refused) == (2, 2, {})
 
 
+def test_a_scope_that_shrinks_between_two_transactions_is_refused_from_there(fill_sqlite, a_pass):
+    """What the first one took counts in the second: two of seven."""
+    filled = fill_sqlite(mem("ann"), mem("bob"), mem("cat"), mem("dan"), *notes(4))
+    filled.store.traits = replace(filled.store.traits, rows_per_transaction=2)
+    night = a_pass(filled.store, limits={"max_loss_fraction": 0.25})
+    night.plan(merge={"bob": "ann", "dan": "cat"}, lost=["bob", "dan"])
+    calls = []
+
+    def an_agent_deletes_a_note_after_the_first_commit():
+        calls.append("tick")
+        if len(calls) == 2:
+            filled.forget("note-team-0")
+        return 0.0
+
+    report = night.apply(monotonic=an_agent_deletes_a_note_after_the_first_commit)
+
+    assert (report.merged, report.scopes_refused) == (
+        1,
+        {"team": "2 of 7 memories would be lost now, more than the limit of 0.25"},
+    )
+    assert {"bob", "dan"} & filled.contents().keys() == {"dan"}
+
+
 def test_a_scope_is_refused_before_its_first_transaction(fill_sqlite, a_pass):
     """All that is planned for a scope counts at once, not the share of the first transaction."""
     filled = fill_sqlite(mem("ann"), mem("bob"), mem("cat"), mem("dan"), *notes(3))

@@ -246,7 +246,7 @@ def test_an_apply_that_stopped_between_two_transactions_goes_on(filled, a_pass):
     ids = filled.ids
     assert half == {ids["ann"], ids["bob"], ids["cat"], ids["dan"], ids["fay"]}
     assert filled.contents().keys() == {ids["ann"], ids["dan"], ids["fay"]}
-    assert (report.merged, report.pruned, report.already_applied_at) == (2, 1, None)
+    assert (report.merged, report.pruned, report.drifted, report.already_applied_at) == (2, 1, [], None)
 
 
 @pytest.mark.parametrize("killed_in", [0, 1, 2])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -113,6 +115,48 @@ def test_agents_write_between_the_pages_in_any_other_journal_mode(fill_sqlite, m
     rest = [row["memory_id"] for batch in batches for row in batch.to_pylist()]
 
     assert rest == ["m2", "m3", "m5"]
+
+
+def test_reading_leaves_no_file_behind(fill_sqlite):
+    """The -wal and -shm files that SQLite needs are gone when nobody else has the store open."""
+    filled = fill_sqlite(mem("ann"))
+    before = filled.path.read_bytes()
+
+    list(filled.store.snapshot())
+    with filled.store.ledger() as ledger:
+        ledger.runs()
+
+    assert [file.name for file in filled.path.parent.iterdir()] == ["memories.db"]
+    assert filled.path.read_bytes() == before
+
+
+def test_the_log_of_an_agent_that_crashed_is_read_and_left_to_the_agents(fill_sqlite, tmp_path, memories_of):
+    """A plan writes nothing to a store, and so does not empty its log into it either."""
+    filled = fill_sqlite(mem("ann"))
+    crashed = tmp_path / "crashed.db"
+    with closing(sqlite3.connect(filled.path)) as agent, agent:
+        agent.execute("insert into memories (memory_id, content) values ('bob', 'Written to the log.')")
+        agent.commit()
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{filled.path}{suffix}", f"{crashed}{suffix}")
+    before = [Path(f"{crashed}{suffix}").read_bytes() for suffix in ("", "-wal")]
+
+    assert memories_of(open_store(f"sqlite:{crashed}")).keys() == {"ann", "bob"}
+    assert [Path(f"{crashed}{suffix}").read_bytes() for suffix in ("", "-wal")] == before
+
+
+def test_agents_cannot_write_between_the_reading_and_the_writing_of_a_transaction(fill_sqlite):
+    """What was compared is what is written over."""
+    filled = fill_sqlite(mem("ann"))
+    with filled.store.transaction():
+        pass  # the tables of the ledger are there from now on
+
+    with (
+        filled.store.transaction(),
+        closing(sqlite3.connect(filled.path, timeout=0.05)) as agent,
+        pytest.raises(sqlite3.OperationalError, match="locked"),
+    ):
+        agent.execute("update memories set content = 'mine'")
 
 
 def test_init_makes_a_table_once(tmp_path):

@@ -237,8 +237,29 @@ def test_an_undo_that_stopped_between_two_transactions_goes_on(fill_sqlite, a_pa
 
     report = night.undo()
 
-    assert report.restored == 2
+    assert (report.restored, report.not_restored) == (2, [])
     assert filled.everything() == before
+
+
+def test_only_what_was_committed_is_taken_back(fill_sqlite, a_pass):
+    """The undo data of a transaction that failed names rows that never went."""
+    filled = fill_sqlite(mem("ann"), mem("bob", scope="ops"))
+    filled.store.traits = replace(filled.store.traits, rows_per_transaction=1)
+    night = a_pass(filled.store).plan(prune={"ann": "stale", "bob": "stale"})
+
+    def unplugged_after_the_second(number, rows):
+        night.undo_parts[number] = rows
+        if number == 1:
+            raise OSError("unplugged")
+
+    with pytest.raises(OSError, match="unplugged"):
+        night.apply(undo=unplugged_after_the_second)
+    assert filled.contents().keys() == {"ann"}
+
+    report = night.undo()
+
+    assert (report.restored, report.not_restored) == (1, [])
+    assert filled.contents().keys() == {"ann", "bob"}
 
 
 def test_a_run_in_which_everything_drifted_is_taken_back_too(two_copies, a_pass):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import combinations
 from typing import NamedTuple
@@ -93,7 +93,7 @@ def undo(
         todo = todo[len(batch) :]
         is_last = not todo
         with session.transaction(is_last=is_last) as (transaction, now):
-            parts = _Taker(transaction, store.traits.places, run.run_id, now).take_back(batch, progress)
+            parts = _Taker(transaction, run.run_id, now).take_back(batch, progress)
             if is_last:
                 transaction.ledger.finish(run.run_id, "undo", now)
         progress.add(parts)
@@ -134,15 +134,13 @@ class _Taker:
     """One transaction of an undo."""
 
     transaction: Transaction
-    places: Collection[str]
     run_id: str
     now: datetime
     outcomes: defaultdict[str, Undone] = field(default_factory=lambda: defaultdict(Undone))
     deletes: set[str] = field(default_factory=set)
     updates: list[Update] = field(default_factory=list)
     raws: dict[str, bytes] = field(default_factory=dict)
-    #: Rows that go back to the id they had before a promotion: id now -> the memory with its folded fields taken back.
-    demoted: dict[str, Memory] = field(default_factory=dict)
+    #: The id that a promoted row has now -> the one that it goes back to.
     old_ids: dict[str, str] = field(default_factory=dict)
 
     def take_back(self, units: Sequence[_UndoUnit], progress: Progress[Undone]) -> list[Landed]:
@@ -179,13 +177,14 @@ class _Taker:
         elif current is not None and current.row_digest != row.into_digest:
             outcome.not_restored.append((row.memory_id, f"was promoted to {new_id!r}, which was changed since"))
         else:
-            # Where a later pass merged the promoted row, only the row as it was before comes back.
+            # The row as it was before it took anything in: nothing but what a digest leaves out can have changed since.
+            # Where a later pass merged the promoted row, it comes back beside the one that took it in.
             self.raws[row.memory_id] = row.raw
             self.old_ids[new_id] = row.memory_id
             outcome.demoted += 1
+            outcome.reverted += folded is not None
             if current is not None:
                 self.deletes.add(new_id)
-                self.demoted[row.memory_id] = self._reverted(current, [folded] if folded else [], outcome)
 
     def _revert(self, row: UndoRow, rows: dict[str, Memory], outcome: Undone) -> None:
         if row.memory_id not in rows:
@@ -214,9 +213,6 @@ class _Taker:
         transaction.delete(self.deletes)
         if taken := transaction.restore(self.raws):
             raise StoreError(f"{min(taken)!r} stands in the store and could not be read; nothing was restored")
-        for memory_id, stored in transaction.read(self.demoted).items():
-            carried = {name: getattr(self.demoted[memory_id], name) for name in self.places}
-            self.updates.append(Update(stored.memory, replace(stored.memory, **carried)))
         transaction.update(self.updates)
 
     def _write_ledger(self, units: Sequence[_UndoUnit]) -> None:
