@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -72,13 +72,9 @@ def show(reference: str, *, store: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"plan": report.as_json(), "receipt": receipt, "undo": undone})
         return
-    _show_plan(run, report, most=_SHOWN_ON_REQUEST)
-    from memfold_flows import console
-
-    if receipt is not None:
-        console.say(f"applied at {receipt['ended_at']}: {receipt['state']}")
-    if undone is not None:
-        console.say(f"undone at {undone['ended_at']}: {undone['state']}")
+    history = [f"applied at {receipt['ended_at']}: {_in_brief(receipt)}"] if receipt else []
+    history += [f"undone at {undone['ended_at']}: {undone['state']}"] if undone else []
+    _show_plan(run, report, most=_SHOWN_ON_REQUEST, history=history, can_undo=run.wrote and undone is None)
 
 
 def export(reference: str, *, store: str | None) -> None:
@@ -300,10 +296,18 @@ def _newest_applied(run: RunDirectory) -> str:
     return ""
 
 
-def _show_plan(run: RunDirectory, report: PlanReport, *, most: int) -> None:
+def _show_plan(
+    run: RunDirectory, report: PlanReport, *, most: int, history: Sequence[str] = (), can_undo: bool = False
+) -> None:
     from memfold_flows import console, views
 
-    console.show_plan(run, report, views.look(run, most=most), archive=_is_archive(report.store))
+    is_archive = _is_archive(report.store)
+    console.show_plan(report, views.look(run, most=most), is_archive=is_archive, history=history, can_undo=can_undo)
+
+
+def _in_brief(receipt: Mapping[str, Any]) -> str:
+    counts = ", ".join(f"{receipt[name]} {name}" for name in ("merged", "pruned", "promoted"))
+    return f"{receipt['state']}; {counts}; {len(receipt['drifted'])} drifted"
 
 
 def _ask(question: str, *, declined: str) -> None:

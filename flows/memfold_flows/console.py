@@ -19,7 +19,6 @@ from rich.table import Table
 from rich.text import Text
 
 from memfold_flows.receipts import LossLimit, PlanReport, Receipt, ScopeTally, State, UndoReceipt
-from memfold_flows.runs import RunDirectory
 from memfold_flows.stores.base import Drift
 from memfold_flows.views import RunView, Section, Shown, ShownCluster, ShownPair
 
@@ -30,10 +29,17 @@ _DRIFTS_SHOWN = 20
 _WORDS = re.compile(r"([\u2e80-\u9fff\uf900-\ufaff]|[^\s\u2e80-\u9fff\uf900-\ufaff]+)(\s*)")
 
 
-def show_plan(run: RunDirectory, report: PlanReport, view: RunView, *, archive: bool) -> None:
-    """The plan of a run: verdict, scopes, what folds, what leaves, what stays apart and why."""
+def show_plan(
+    report: PlanReport, view: RunView, *, is_archive: bool, history: Sequence[str] = (), can_undo: bool = False
+) -> None:
+    """The plan of a run: verdict, scopes, what folds, what leaves, what stays apart and why.
+
+    ``history`` says what was done with it since, one line each.
+    """
     console = _console()
     _print_heading(console, report)
+    for line in history:
+        console.print(Text(line, "bold"))
     _print_verdict(console, report)
     _print_scopes(console, report.scopes)
     _print_clusters(console, view.clusters)
@@ -44,7 +50,7 @@ def show_plan(run: RunDirectory, report: PlanReport, view: RunView, *, archive: 
     _print_pairs(console, "conflicts: both stay, look at them", view.conflicts)
     _print_pairs(console, "near misses: alike, left alone", view.near_misses)
     _print_rows(console, "wait for the next pass", view.waits)
-    _print_next(console, _after_plan(run, report, archive=archive))
+    _print_next(console, _after_plan(report, is_archive=is_archive, is_new=not history, can_undo=can_undo))
 
 
 def show_receipt(receipt: Receipt) -> None:
@@ -229,14 +235,16 @@ def _print_next(console: Console, commands: Sequence[tuple[str, str]]) -> None:
         console.print(Text.assemble((command, "cyan"), (f"   {what}", "dim")), soft_wrap=True)
 
 
-def _after_plan(run: RunDirectory, report: PlanReport, *, archive: bool) -> list[tuple[str, str]]:
+def _after_plan(report: PlanReport, *, is_archive: bool, is_new: bool, can_undo: bool) -> list[tuple[str, str]]:
     lines = []
-    if report.writable:
-        target = " --in-place" if archive else ""
-        lines.append((f"memfold apply {run.run_id}{target}", "write exactly this plan"))
+    if report.writable and is_new:
+        target = " --in-place" if is_archive else ""
+        lines.append((f"memfold apply {report.run_id}{target}", "write exactly this plan"))
+    if can_undo:
+        lines.append((f"memfold undo {report.run_id}", "take it back"))
     lines += _ways_on("plan", report.store, report.limit, report.refused)
-    lines.append((f"memfold show {run.run_id}", "more of it"))
-    lines.append((f"memfold export {run.run_id}", "all of it, one JSON line per memory"))
+    lines.append((f"memfold show {report.run_id}", "more of it"))
+    lines.append((f"memfold export {report.run_id}", "all of it, one JSON line per memory"))
     return lines
 
 

@@ -35,7 +35,7 @@ def run(*, as_json: bool) -> None:
     if not as_json:
         flags = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in _THRESHOLDS.items())
         console.say(f"$ memfold plan jsonl:{archive} {flags}")
-        console.show_plan(directory, report, views.look(directory, most=_SHOWN), archive=True)
+        console.show_plan(report, views.look(directory, most=_SHOWN), is_archive=True)
         console.say(f"\n$ memfold apply {directory.run_id} --in-place --yes")
     receipt = pipeline.apply(store, directory, clock=commands.now, keep_snapshots=chosen.keep_snapshots)
     store.close()

@@ -195,9 +195,9 @@ def write_receipt(
     # An apply that was cut off after its last commit has no receipt yet.
     if report.already_applied_at is None or run.read_json("receipt.json") is None:
         run.write_json("receipt.json", receipt.as_json())
-        # A refused plan is one to look at, so its texts stay.
+        # What was refused is there to be looked at, so its texts stay.
         if not keep_snapshots and receipt.state is not State.REJECTED:
-            run.trim_snapshot(changes["memory_id"].to_pylist())
+            run.trim_snapshot({*changes["memory_id"].to_pylist(), *_rows_of_refused(run, receipt)})
     logger.info("the run is %s", receipt.state)
     return receipt
 
@@ -222,6 +222,14 @@ def undo(store: MemoryStore, run: RunDirectory, clock: Clock) -> UndoReceipt:
     if report.already_undone_at is None or run.read_json("undo.json") is None:
         run.write_json("undo.json", receipt.as_json())
     return receipt
+
+
+def _rows_of_refused(run: RunDirectory, receipt: Receipt) -> set[str]:
+    """The memories that would have left a scope that was refused, and those they would have gone into."""
+    plan = run.read("plan", ["memory_id", "scope", "action", "into_id"])
+    in_scope = pc.is_in(plan["scope"], value_set=pa.array([scope.scope for scope in receipt.refused], pa.string()))
+    rows = plan.filter(pc.and_(in_scope, pc.not_equal(plan["action"], "keep")))
+    return {*rows["memory_id"].to_pylist(), *rows["into_id"].drop_null().to_pylist()}
 
 
 def _held_back(run: RunDirectory) -> tuple[Drift, ...]:

@@ -325,6 +325,24 @@ def test_stores_lists_every_kind_and_the_stores_with_runs(command: Command, note
     assert "jsonl:export.jsonl" in command("stores").out
 
 
+def test_show_says_what_became_of_a_run(command: Command, tea: Kitchen) -> None:
+    """First nothing, then that it was applied, then that it was undone; and what to type next."""
+    command("plan", f"sqlite:{tea.path}")
+    planned = command("show", "latest").out
+    command("apply", "latest", "--yes")
+    applied = command("show", "latest").out
+    command("undo", "latest", "--yes")
+    undone = command("show", "latest").out
+
+    assert [("memfold apply" in said, "memfold undo" in said) for said in (planned, applied, undone)] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+    assert "Consolidated; 2 merged, 0 pruned, 0 promoted; 0 drifted" in applied
+    assert "Undone" in undone
+
+
 def test_undo_of_a_plan_that_was_not_applied_names_the_one_that_was(command: Command, tea: Kitchen) -> None:
     """latest is the newest run, and that one wrote nothing."""
     applied = command("run", f"sqlite:{tea.path}", "--yes", "--json")

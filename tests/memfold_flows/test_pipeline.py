@@ -227,6 +227,8 @@ def test_a_refused_scope_does_not_stop_the_others(forty_percent_stale: Kitchen, 
     assert (receipt.state, receipt.exit_code) == (State.PARTLY_APPLIED, ExitCode.PARTLY)
     assert (receipt.totals.merged, receipt.totals.pruned) == (1, 0)
     assert len(forty_percent_stale.ids) == 11
+    kept = run.read("snapshot")["memory_id"].to_pylist()
+    assert kept == ["hose", "hose-2", "note-0", "note-1", "note-2", "note-3"]
 
 
 def test_only_the_scopes_that_were_named_are_planned(forty_percent_stale: Kitchen, nights: Nights) -> None:
