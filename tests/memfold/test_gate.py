@@ -175,7 +175,7 @@ class TestRows:
         rows = [memory("a", "The gate code was changed"), memory("b", "The gate code was changed", title="Code 4711")]
         decided = decide(rows, clusters={"a": {"b": "copy"}})
 
-        assert failures(decided.judged()) == {"information": "1 merges would lose facts (first: 'b' into 'a', 1 facts)"}
+        assert failures(decided.judged()) == {"information": "1 merge(s) would lose a fact (first: 'b' into 'a': 4711)"}
 
     def test_a_relation_without_a_column_is_damaged(self, decided):
         """Nothing is judged on half a plan."""

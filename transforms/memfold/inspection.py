@@ -207,7 +207,7 @@ def _information(forgetful: list[tuple[str, str, tuple[str, ...]]]) -> Check:
     return Check(
         "information",
         False,
-        f"{len(forgetful)} merges would lose facts (first: {memory_id!r} into {into_id!r}, {len(facts)} facts)",
+        f"{len(forgetful)} merge(s) would lose a fact (first: {memory_id!r} into {into_id!r}: {', '.join(facts)})",
     )
 
 
