@@ -190,7 +190,7 @@ def _without_report(tokens: list[Token], lang: Language) -> list[Token] | None:
                 return [Token(word, "word", 0) for word in full.split()] + rest[len(parts) :]
         if (
             that_needed
-            or (lang.code == "en" and rest[0].word in _NOUN_PHRASE_STARTS)
+            or (opening[-1] in lang.words("reports").get("bare", ()) and rest[0].word in _NOUN_PHRASE_STARTS)
             or (glued and rest[0].marks & BOUNDARY)
         ):
             return rest
@@ -425,7 +425,7 @@ def _plain_words(tokens: list[Token], lang: Language) -> list[Token]:
             found.append(Token(word, token.kind, marks))
             continue
         following = tokens[place + 1].word if place + 1 < len(tokens) else ""
-        if english and word in lang.articles and place + 1 < len(tokens):
+        if english and word in lang.articles and _is_article(tokens, place):
             owed = marks & ~CAPITAL | ARTICLE | (DEFINITE if word == "the" else 0)
             continue
         if english and word in lang.copulas and _is_droppable_copula(following, lang):
@@ -472,6 +472,11 @@ _REPORTING = frozenset(
         "think",
     }
 )
+
+
+def _is_article(tokens: list[Token], place: int) -> bool:
+    """ "Plan A" and {"a": 1} hold no article: it has no capital inside a sentence, and a word right behind it."""
+    return place + 1 < len(tokens) and not tokens[place].marks & CAPITAL and not tokens[place + 1].marks & BOUNDARY
 
 
 def _is_droppable_copula(following: str, lang: Language) -> bool:

@@ -27,7 +27,7 @@ VALUE = NUMBER | DATE | TIME | BIT["identifier"]
 NEGATION, QUANTIFIER, MODAL, CHANGE = BIT["negation"], BIT["quantifier"], BIT["modal"], BIT["change"]
 POLARITY, LIMIT, CONDITION, QUESTION = BIT["polarity"], BIT["limit"], BIT["condition"], BIT["question"]
 TURNS = NEGATION | LIMIT | CONDITION | BIT["hedge"] | QUESTION | CHANGE | BIT["retract"] | MODAL
-NARROWED = NEGATION | LIMIT | QUANTIFIER
+NARROWED = NEGATION | LIMIT | QUANTIFIER | MODAL
 COORDINATOR, DISJUNCTION, ORDER = BIT["coordinator"], BIT["disjunction"], BIT["order"]
 JOINS = BIT["preposition"] | BIT["conjunction"] | COORDINATOR
 TIMEY = DATE | TIME | BIT["time_word"]
@@ -76,14 +76,14 @@ def judge_pair(tokens, marks, kinds, a0, a1, b0, b1, a_traits, b_traits, newer, 
     suffix = 0
     while suffix < shorter - prefix and tokens[a1 - 1 - suffix] == tokens[b1 - 1 - suffix]:
         suffix += 1
+    both_known = a_traits & b_traits & HAS_TABLE != 0
     wrong_day = (a_traits | b_traits) & SAYS_A_DAY != 0 and not same_day
     if n == m and (
         prefix == n
-        or _is_reordered(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix)
+        or _is_reordered(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix, both_known)
         or (a_traits & b_traits & FREE_TIME and _is_time_moved(tokens, marks, kinds, a0, a1, b0, b1))
     ):
         return (DISTINCT if wrong_day else SAME), 0, 0
-    both_known = a_traits & b_traits & HAS_TABLE != 0
     if prefix == shorter and both_known and shorter > 1:
         if n > m and _adds_only(tokens, marks, kinds, a0, a1, m, a_traits):
             return (DISTINCT, 0, 0) if b_traits & SAYS_A_DAY != 0 and not same_day else (CONTAINS, 1, n - m)
@@ -99,13 +99,15 @@ def judge_pair(tokens, marks, kinds, a0, a1, b0, b1, a_traits, b_traits, newer, 
 
 
 @jit
-def _is_reordered(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix):  # type: ignore[no-untyped-def]
+def _is_reordered(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix, both_known):  # type: ignore[no-untyped-def]
     """Whether the same words stand in another order that carries no fact: an adjunct moved, or the items of a list."""
     width = a1 - a0 - prefix - suffix
     if width < 2 or not _same_words(tokens, a0 + prefix, b0 + prefix, width):
         return False
     if _is_rotated(tokens, marks, kinds, a0, a1, b0, b1, prefix, width):
         return True
+    if not both_known and not marks[a0] & marks[b0] & BRACKET:
+        return False
     return width <= LONGEST_LIST and _is_list_shuffled(tokens, marks, kinds, a0, a1, b0, b1, prefix, width)
 
 
@@ -230,6 +232,8 @@ def _is_list_shuffled(tokens, marks, kinds, a0, a1, b0, b1, prefix, width):  # t
     used = 0
     while i < width:
         length = _item_length(tokens, marks, kinds, a + i, width - i)
+        if length == 1 and kinds[a + i] & NUMBER:
+            return False
         if length > 0:
             place = _find_item(tokens, marks, kinds, a + i, length, b, width, used)
             if place < 0:

@@ -41,6 +41,7 @@ CLASSES = (
     "verb",
     "unit",
     "disjunction",
+    "wish",
 )
 BIT: dict[str, int] = {name: 1 << position for position, name in enumerate(CLASSES)}
 
@@ -53,6 +54,7 @@ KEEPS_APART = (
     | BIT["change"]
     | BIT["retract"]
     | BIT["relative_day"]
+    | BIT["order"]
 )
 
 Words = tuple[str, ...]
@@ -227,11 +229,17 @@ _OTHER_ARABIC = frozenset("پچژگکیٹڈےںھەێۆڕ")
 _ELIDED = frozenset({"l", "d", "qu", "n", "s", "j", "c", "jusqu", "lorsqu", "puisqu"})
 
 
+# "Jan", "sat" and the like are words and names, too.
+LONGEST_SHORT_DATE = 4
+
+
 @cache
 def _marked() -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for code in LANGUAGES:
-        for word in _read(code).get("marks", []):
+        table = _read(code)
+        dates = [word for key in ("months", "weekdays") for word in table.get(key, {}) if len(word) > LONGEST_SHORT_DATE]
+        for word in (*table.get("marks", []), *dates):
             found[word] = (*found.get(word, ()), code)
     return found
 

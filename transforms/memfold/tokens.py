@@ -41,7 +41,7 @@ def plain(text: str) -> str:
 def scan(text: str) -> list[Token]:
     """The tokens of a text that ``plain`` returned, in order, question marks and emoji included."""
     tokens: list[Token] = []
-    shouted = text.isupper()
+    shouted = text.isupper() or (text.istitle() and text.count(" ") >= LONGEST_NAME)
     text = strip_list_numbers(text)
     end = marks = 0
     for found in SCANNER.finditer(text):
@@ -49,6 +49,8 @@ def scan(text: str) -> list[Token]:
         start = found.start()
         if start > end:
             marks |= _gap(text[end:start])
+            if marks & STOP and tokens and tokens[-1].word in ABBREVIATED and "\n" not in text[end:start]:
+                marks &= ~STOP
         # A plain word takes the space behind it along, which spares the scanner a start at every space.
         end = found.end(kind)
         word = found[kind]
@@ -96,7 +98,8 @@ def _capital(word: str, before: str, after: str, *, starts: bool) -> int:
     is_camel = CAMEL.search(word) is not None
     if is_camel and (before == "`" or after in ("`", "(")):
         return CODE
-    return 0 if starts and not is_camel else CAPITAL
+    is_acronym = len(word) > 1 and word.isupper()
+    return 0 if starts and not is_camel and not is_acronym else CAPITAL
 
 
 def _facts(word: str, kind: str, marks: int) -> list[Token]:
@@ -185,6 +188,10 @@ HALF_WIDTH_KANA = regex.compile(r"[\uff61-\uff9f]+")
 DIGIT = regex.compile(r"(?![0-9])\p{Nd}")
 CAMEL = regex.compile(r"\p{Ll}\p{Lu}")
 CASE_IN_ID = regex.compile(r"[_.]|\p{Ll}\p{Lu}|^\p{Ll}+\d*\p{Lu}|\d\p{Lu}\d|^[a-z]\d[A-Z]")
+# Words whose full stop ends no sentence.
+ABBREVIATED = frozenset(
+    {"dr", "dra", "mr", "mrs", "ms", "mme", "prof", "st", "sr", "sra", "jr", "vs", "ca", "nr", "approx", "ul", "г", "ул"}
+)
 # Units that differ in nothing but case from another one.
 CASE_IN_UNIT = {
     "Mb": "mbit",
@@ -195,6 +202,8 @@ CASE_IN_UNIT = {
     "Mbps": "mbit/s",
     "MBps": "mb/s",
 }
+# A text of more words than this with capitals on all of them is a headline, not a name.
+LONGEST_NAME = 4
 EMPHASIS = regex.compile(r"__?([A-Z]\w*?)__?|__(\p{L}+)|(\p{L}+)__")
 LIST_START = regex.compile(r"(?m)^[ \t]*1[.)][ \t]")
 LIST_NUMBER = regex.compile(r"(?m)^([ \t]*)(\d{1,3})[.)][ \t]+")
