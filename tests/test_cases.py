@@ -1,6 +1,6 @@
 """What goes wrong in public reports, as small inputs with the right outcome: each runs through the whole pass.
 
-``tests/data/cases/cases.jsonl`` holds one case a line: its memories, its settings, and what must come out.
+``tests/data/gold/cases.jsonl`` holds one case a line: its memories, its settings, and what must come out.
 The world is closed: two memories that no group of ``merge`` or ``may_merge`` holds together must both stay.
 """
 
@@ -22,7 +22,7 @@ from memfold_flows.receipts import Receipt, State
 from memfold_flows.runs import RunDirectory
 from memfold_flows.stores import open_store
 
-CASES = [json.loads(line) for line in (Path(__file__).parent / "data/cases/cases.jsonl").read_text().splitlines()]
+CASES = [json.loads(line) for line in (Path(__file__).parent / "data/gold/cases.jsonl").read_text().splitlines()]
 
 #: Cases that a part decides which is not built yet, and the part.
 WAITS_FOR = {
