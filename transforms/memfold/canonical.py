@@ -476,7 +476,9 @@ _REPORTING = frozenset(
 
 def _is_article(tokens: list[Token], place: int) -> bool:
     """ "Plan A" and {"a": 1} hold no article: it has no capital inside a sentence, and a word right behind it."""
-    return place + 1 < len(tokens) and not tokens[place].marks & CAPITAL and not tokens[place + 1].marks & BOUNDARY
+    if place + 1 == len(tokens) or tokens[place + 1].marks & BOUNDARY:
+        return False
+    return tokens[place].word != "a" or not tokens[place].marks & CAPITAL
 
 
 def _is_droppable_copula(following: str, lang: Language) -> bool:

@@ -200,11 +200,11 @@ LATIN = frozenset({"en", "de", "fr", "es"})
 
 
 def _is_plain_english(tokens: list[Token], share: float) -> bool:
-    """Whether that share of the words is everyday English."""
-    from memfold.spelling import is_everyday
+    """Whether that share of the words is common English."""
+    from memfold.spelling import is_common
 
     words = [token.word for token in tokens if token.kind == "word" and not token.marks & CAPITAL]
-    known = sum(1 for word in words if is_everyday(word, "en"))
+    known = sum(1 for word in words if is_common(word, "en"))
     return known > 1 and known >= share * len(words)
 
 

@@ -23,7 +23,7 @@ def corrected(word: str, code: str) -> str:
     if code != "en" and is_known(word, "en"):
         return word
     found = [
-        other for other in _near(word, code) if max(len(other), len(word)) > MIN_LETTERS and _is_common(other, code)
+        other for other in _near(word, code) if max(len(other), len(word)) > MIN_LETTERS and is_common(other, code)
     ]
     accents = [other for other in found if _bare(other) == _bare(word)]
     best = _clear_winner(accents or found, code)
@@ -81,7 +81,8 @@ def _names() -> frozenset[str]:
     return frozenset(language("en").words("known").get("names", []))
 
 
-def _is_common(word: str, code: str) -> bool:
+def is_common(word: str, code: str) -> bool:
+    """Whether a word is no rarity and no name that the dictionary happens to list."""
     return word in _added(code) or _frequencies(code).get(word, 0) > RARE
 
 

@@ -41,8 +41,8 @@ def plain(text: str) -> str:
 def scan(text: str) -> list[Token]:
     """The tokens of a text that ``plain`` returned, in order, question marks and emoji included."""
     tokens: list[Token] = []
-    shouted = text.isupper() or (text.istitle() and text.count(" ") >= LONGEST_NAME)
     text = strip_list_numbers(text)
+    shouted = _shouted_lines(text)
     end = marks = 0
     for found in SCANNER.finditer(text):
         kind = found.lastgroup or ""
@@ -61,7 +61,7 @@ def scan(text: str) -> list[Token]:
             tokens.append(Token(word.casefold(), kind, marks))
         elif kind in ("word", "word_with_marks"):
             folded = CASE_IN_UNIT.get(word) or word.casefold().replace("ё", "е")
-            if word != folded and not shouted:
+            if word != folded and not any(first <= start < last for first, last in shouted):
                 starts = marks & (HARD | COLON) != 0 or all(token.kind in DECORATION for token in tokens)
                 marks |= _capital(word, text[start - 1 : start], text[end : end + 1], starts=starts)
                 if marks & CODE:
@@ -74,6 +74,17 @@ def scan(text: str) -> list[Token]:
                 end -= len(word) - len(_trim(word.rstrip(">")))
         marks = 0
     return tokens
+
+
+def _shouted_lines(text: str) -> list[tuple[int, int]]:
+    """Where lines stand whose capitals say nothing: all in capitals, or a headline with one on every word."""
+    found = []
+    start = 0
+    for line in text.split("\n"):
+        if line.isupper() or (line.istitle() and line.count(" ") >= LONGEST_NAME):
+            found.append((start, start + len(line)))
+        start += len(line) + 1
+    return found
 
 
 def strip_list_numbers(text: str) -> str:
@@ -190,7 +201,7 @@ CAMEL = regex.compile(r"\p{Ll}\p{Lu}")
 CASE_IN_ID = regex.compile(r"[_.]|\p{Ll}\p{Lu}|^\p{Ll}+\d*\p{Lu}|\d\p{Lu}\d|^[a-z]\d[A-Z]")
 # Words whose full stop ends no sentence.
 ABBREVIATED = frozenset(
-    {"dr", "dra", "mr", "mrs", "ms", "mme", "prof", "st", "sr", "sra", "jr", "vs", "ca", "nr", "approx", "ul", "г", "ул"}
+    {"dr", "dra", "mr", "mrs", "mme", "prof", "st", "sr", "sra", "jr", "vs", "ca", "nr", "approx", "ul", "г", "ул"}
 )
 # Units that differ in nothing but case from another one.
 CASE_IN_UNIT = {
