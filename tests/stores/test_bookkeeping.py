@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from memfold.convergence import Refusal, ScopeState
 from memfold.errors import StoreError, Transient
 from memfold_flows.stores import bookkeeping
 from memfold_flows.stores.base import Landed, Rejection, RunRecord, RunRef
@@ -145,10 +146,62 @@ def test_a_lease_that_was_given_back_is_free_and_its_number_is_not_used_again(le
 
 def test_tables_of_a_newer_memfold_are_refused(ledger):
     """An old program must not guess what a new one meant."""
-    ledger._connection.execute("update memfold_meta set value = '2' where name = 'schema_version'")
+    ledger._connection.execute("update memfold_meta set value = '3' where name = 'schema_version'")
 
-    with pytest.raises(StoreError, match="version 2, this memfold knows 1"):
+    with pytest.raises(StoreError, match="version 3, this memfold knows 2"):
         Bookkeeping(ledger._connection)
+
+
+def test_tables_of_the_first_version_get_what_was_added_since(ledger):
+    """A store that an earlier memfold wrote keeps what it knows, and reads as one without state until then."""
+    connection = ledger._connection
+    ledger.begin(NIGHT, NOW)
+    connection.executescript("drop table memfold_state; drop table memfold_replay; update memfold_meta set value = '1'")
+    book = Bookkeeping(connection)
+    assert (book.state("team"), book.noted_by("team"), book.replay(), book.count_replay("team")) == (
+        ScopeState(),
+        None,
+        [],
+        0,
+    )
+
+    book.prepare()
+
+    book.append_replay("team", "{}", NOW)
+    assert Bookkeeping(connection).count_replay("team") == 1
+    assert book.run("night-1") is not None
+
+
+def test_the_state_of_a_scope_is_kept_with_its_refusal(ledger):
+    """And the run that left it, so that no run is noted twice."""
+    refused = ScopeState(
+        last_consolidate_at=NOW,
+        last_digest="abc",
+        converged=True,
+        multiplier=3.0,
+        refusal=Refusal(at=SOON, why="4 of 10 memories would be lost", digest="def"),
+    )
+    ledger.note_state("night-1", "team", ScopeState(last_consolidate_at=NOW))
+    ledger.note_state("night-2", "team", refused)
+
+    assert (ledger.state("team"), ledger.noted_by("team")) == (refused, "night-2")
+    assert (ledger.state("other"), ledger.noted_by("other")) == (ScopeState(), None)
+
+
+def test_replay_batches_wait_in_the_order_they_came(ledger):
+    """A pass reads the oldest twenty of a scope; what it consumed it does not read again, and all of it stays."""
+    for number in range(23):
+        ledger.append_replay("team", f"batch {number}", NOW + timedelta(minutes=number))
+    ledger.append_replay("other", "theirs", NOW)
+
+    read = ledger.replay(["team"])
+
+    assert [batch.batch_json for batch in read] == [f"batch {number}" for number in range(20)]
+    assert {batch.scope for batch in ledger.replay()} == {"team", "other"}
+    ledger.consume_replay([batch.batch for batch in read])
+    assert [batch.batch_json for batch in ledger.replay(["team"])] == ["batch 20", "batch 21", "batch 22"]
+    assert (ledger.count_replay("team"), ledger.count_replay("other")) == (3, 1)
+    assert ledger._connection.execute("select count(*) from memfold_replay").fetchone() == (24,)
 
 
 def test_a_file_store_has_its_ledger_in_a_folder_beside_it(tmp_path):

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from memfold.convergence import ScopeState
 from memfold.memory import Memory
 from memfold.policy import SessionRecall
 
@@ -90,7 +91,20 @@ class Landed:
     report: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayBatch:
+    """What an agent distilled in one go, as its store keeps it: ``batch_json`` is ``{"memories": [...]}``."""
+
+    batch: int
+    scope: str
+    batch_json: str
+    created_at: datetime
+
+
 Step = Literal["apply", "undo"]
+
+#: Replay batches that one pass reads of a scope, the oldest first; the others wait for the next pass.
+REPLAY_BATCHES_PER_SCOPE = 20
 
 
 class Ledger(Protocol):
@@ -158,6 +172,34 @@ class Ledger(Protocol):
 
     def carry_rejections(self, changed: Mapping[tuple[str, str], tuple[str, str]]) -> None:
         """Keep rejections alive over memfold's own edits: (id, digest) before -> (id, digest) after."""
+        ...
+
+    def state(self, scope: str) -> ScopeState:
+        """What the passes over a scope left behind; of a scope that never had one, the state of the beginning."""
+        ...
+
+    def noted_by(self, scope: str) -> str | None:
+        """The run that ``note_state`` named last for this scope."""
+        ...
+
+    def note_state(self, run_id: str, scope: str, state: ScopeState) -> None:
+        """Remember what a run left behind in a scope."""
+        ...
+
+    def replay(self, scopes: Collection[str] | None = None) -> list[ReplayBatch]:
+        """The first unconsumed replay batches of each scope, or of some, by scope and age."""
+        ...
+
+    def count_replay(self, scope: str) -> int:
+        """How many unconsumed replay batches a scope has."""
+        ...
+
+    def append_replay(self, scope: str, batch_json: str, at: datetime) -> None:
+        """Put a replay batch behind the others of its scope."""
+        ...
+
+    def consume_replay(self, batches: Collection[int]) -> None:
+        """Mark these replay batches as read by a pass; they stay where they are."""
         ...
 
     def take_lease(self, holder: str, now: datetime, until: datetime) -> int:

@@ -16,18 +16,29 @@ from typing import Any
 
 import pyarrow as pa
 
+from memfold.convergence import Refusal, ScopeState
 from memfold.errors import StoreError, Transient
 from memfold.frames import REJECTED
-from memfold.memory import from_microseconds, microseconds
-from memfold_flows.stores.base import Landed, Rejection, RunRecord, RunRef, Step
+from memfold.memory import EPOCH, from_microseconds, microseconds
+from memfold_flows.stores.base import (
+    REPLAY_BATCHES_PER_SCOPE,
+    Landed,
+    Rejection,
+    ReplayBatch,
+    RunRecord,
+    RunRef,
+    Step,
+)
 from memfold_flows.stores.connections import connect_creating, connect_reading, require_database, sqlite_errors
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # Below the 999 parameters that an old SQLite allows.
 _IDS_PER_QUERY = 900
 
-_TABLES = """
+#: The tables that each version added.
+_TABLES = {
+    1: """
 create table main.memfold_meta (name text primary key, value text not null) strict, without rowid;
 create table main.memfold_runs (
     run_id text primary key, directory text not null, digest text not null,
@@ -55,7 +66,20 @@ create index main.memfold_rejected_into on memfold_rejected (into_id, into_diges
 create table main.memfold_lease (
     one integer primary key check (one = 1), holder text not null, fence integer not null, until integer not null
 ) strict;
-"""
+""",
+    2: """
+create table main.memfold_state (
+    scope text primary key, run_id text not null,
+    last_consolidate_at integer, last_digest text, converged integer not null, multiplier real not null,
+    refused_at integer, refused_why text, refused_digest text
+) strict, without rowid;
+create table main.memfold_replay (
+    batch integer primary key, scope text not null, batch_json text not null,
+    created_at integer not null, consumed integer not null default 0
+) strict;
+create index main.memfold_replay_waiting on memfold_replay (scope, consumed, created_at);
+""",
+}
 
 
 class Bookkeeping:
@@ -70,21 +94,25 @@ class Bookkeeping:
         self._exists = bool(
             connection.execute("select 1 from main.sqlite_schema where name = 'memfold_meta'").fetchone()
         )
-        if (version := self._version()) > SCHEMA_VERSION:
+        self._version = self._read_version()
+        if self._version > SCHEMA_VERSION:
             raise StoreError(
-                f"the memfold_ tables have version {version}, this memfold knows {SCHEMA_VERSION}; "
+                f"the memfold_ tables have version {self._version}, this memfold knows {SCHEMA_VERSION}; "
                 "nothing was written. Upgrade memfold."
             )
 
     def prepare(self) -> None:
         """Make the tables where they are missing, inside the caller's transaction."""
-        if not self._exists:
-            for statement in _TABLES.split(";\n"):
+        if self._version == SCHEMA_VERSION:
+            return
+        for version in range(self._version + 1, SCHEMA_VERSION + 1):
+            for statement in _TABLES[version].split(";\n"):
                 self._connection.execute(statement)
-            self._connection.execute(
-                "insert into main.memfold_meta (name, value) values ('schema_version', ?)", (str(SCHEMA_VERSION),)
-            )
-            self._exists = True
+        self._connection.execute(
+            "insert or replace into main.memfold_meta (name, value) values ('schema_version', ?)",
+            (str(SCHEMA_VERSION),),
+        )
+        self._exists, self._version = True, SCHEMA_VERSION
 
     def run(self, run_id: str) -> RunRecord | None:
         found = self._runs("where run_id = ?", (run_id,))
@@ -205,6 +233,53 @@ class Bookkeeping:
             moves,
         )
 
+    def state(self, scope: str) -> ScopeState:
+        rows = self._read_added(
+            "select last_consolidate_at, last_digest, converged, multiplier, refused_at, refused_why, refused_digest "
+            "from main.memfold_state where scope = ?",
+            (scope,),
+        )
+        return _state(rows[0]) if rows else ScopeState()
+
+    def noted_by(self, scope: str) -> str | None:
+        rows = self._read_added("select run_id from main.memfold_state where scope = ?", (scope,))
+        return rows[0][0] if rows else None
+
+    def note_state(self, run_id: str, scope: str, state: ScopeState) -> None:
+        refusal = state.refusal
+        refused = (microseconds(refusal.at), refusal.why, refusal.digest) if refusal else (None, None, None)
+        self._connection.execute(
+            "insert or replace into main.memfold_state (scope, run_id, last_consolidate_at, last_digest, converged, "
+            "multiplier, refused_at, refused_why, refused_digest) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(scope, run_id, microseconds(state.last_consolidate_at), state.last_digest, int(state.converged)),
+                *(state.multiplier, *refused),
+            ),
+        )
+
+    def replay(self, scopes: Collection[str] | None = None) -> list[ReplayBatch]:
+        rows = self._read_added(waiting_batches("memfold_replay", batch="batch", scope="scope"), ())
+        return [
+            ReplayBatch(batch, scope, batch_json, from_microseconds(created_at) or EPOCH)
+            for batch, scope, batch_json, created_at in rows
+            if scopes is None or scope in scopes
+        ]
+
+    def count_replay(self, scope: str) -> int:
+        rows = self._read_added("select count(*) from main.memfold_replay where scope = ? and consumed = 0", (scope,))
+        return int(rows[0][0]) if rows else 0
+
+    def append_replay(self, scope: str, batch_json: str, at: datetime) -> None:
+        self._connection.execute(
+            "insert into main.memfold_replay (scope, batch_json, created_at) values (?, ?, ?)",
+            (scope, batch_json, microseconds(at)),
+        )
+
+    def consume_replay(self, batches: Collection[int]) -> None:
+        self._connection.executemany(
+            "update main.memfold_replay set consumed = 1 where batch = ?", [(batch,) for batch in sorted(batches)]
+        )
+
     def take_lease(self, holder: str, now: datetime, until: datetime) -> int:
         found = self._read("select holder, fence, until from main.memfold_lease", ())
         other, fence, other_until = found[0] if found else (holder, 0, 0)
@@ -236,7 +311,7 @@ class Bookkeeping:
             "update main.memfold_lease set until = 0 where holder = ? and fence = ?", (holder, fence)
         )
 
-    def _version(self) -> int:
+    def _read_version(self) -> int:
         rows = self._read("select value from main.memfold_meta where name = 'schema_version'", ())
         return int(rows[0][0]) if rows else 0
 
@@ -248,6 +323,21 @@ class Bookkeeping:
 
     def _read(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return self._connection.execute(query, values).fetchall() if self._exists else []
+
+    def _read_added(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """What the tables of version 2 hold, which a ledger that was only read since may not have yet."""
+        return self._read(query, values) if self._version >= 2 else []
+
+
+def waiting_batches(table: str, *, batch: str, scope: str) -> str:
+    """The query for what a pass reads of a replay buffer, whose columns are called so: batch, scope, JSON and time."""
+    return (
+        "select batch, scope, batch_json, created_at from ("
+        f"select {batch} as batch, {scope} as scope, batch_json, created_at, "
+        f"row_number() over (partition by {scope} order by created_at, {batch}) as place "
+        f"from main.{table} where consumed = 0"
+        f") where place <= {REPLAY_BATCHES_PER_SCOPE} order by scope, created_at, batch"
+    )
 
 
 def ledger_file(archive: Path) -> Path:
@@ -279,3 +369,15 @@ def writing(ledger: Path) -> Iterator[Bookkeeping]:
         finally:
             if connection.in_transaction:
                 connection.execute("rollback")
+
+
+def _state(row: tuple[Any, ...]) -> ScopeState:
+    last_consolidate_at, last_digest, converged, multiplier, refused_at, why, digest = row
+    refused = from_microseconds(refused_at)
+    return ScopeState(
+        last_consolidate_at=from_microseconds(last_consolidate_at),
+        last_digest=last_digest,
+        converged=bool(converged),
+        multiplier=multiplier,
+        refusal=None if refused is None else Refusal(at=refused, why=why, digest=digest),
+    )
