@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -114,10 +115,7 @@ def canonical_json(text: str | None) -> str | None:
     """The same JSON value in one spelling: keys sorted, no spaces. Text that is not JSON is returned as it is."""
     if text is None or text == "":
         return None
-    try:
-        return _encode_sorted(json.loads(text))
-    except (ValueError, RecursionError):
-        return text
+    return _canonical(text) if len(text) > _LONGEST_REMEMBERED else _remembered_canonical(text)
 
 
 def microseconds(moment: datetime | None) -> int | None:
@@ -128,3 +126,15 @@ def microseconds(moment: datetime | None) -> int | None:
 def from_microseconds(value: int | None) -> datetime | None:
     """The inverse of ``microseconds``."""
     return None if value is None else EPOCH + value * MICROSECOND
+
+
+def _canonical(text: str) -> str:
+    try:
+        return _encode_sorted(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+# Many memories of one agent carry the same few metadata objects; long ones are not kept.
+_LONGEST_REMEMBERED = 1000
+_remembered_canonical = lru_cache(maxsize=4096)(_canonical)

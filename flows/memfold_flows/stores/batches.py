@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
@@ -37,9 +36,6 @@ _TIMES = range(
     (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND + 1,
 )
 
-# Many memories of one agent carry the same few metadata objects; the bound keeps large ones from piling up.
-_canonical = lru_cache(maxsize=4096)(canonical_json)
-
 
 def snapshot_batch(columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
     """One batch of ``frames.SNAPSHOT`` from columns of equal length; the row digest is computed here.
@@ -70,7 +66,7 @@ def memories_batch(memories: Iterable[Memory]) -> pa.RecordBatch:
 
 def _digests(columns: Mapping[str, Sequence[Any]], rows: int) -> list[str]:
     digested = [columns[name] if name in columns else repeat(_default(name), rows) for name in _DIGESTED]
-    metadata = map(_canonical, columns["metadata"]) if "metadata" in columns else repeat(None, rows)
+    metadata = map(canonical_json, columns["metadata"]) if "metadata" in columns else repeat(None, rows)
     return [digest_fields(*fields) for fields in zip(*digested, metadata, strict=True)]
 
 

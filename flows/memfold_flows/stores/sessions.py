@@ -23,15 +23,25 @@ class Session:
 
     The lease is taken in the first transaction and renewed in each, so it costs none of its own. It is given back in
     the last one; after a crash it runs out, and the same holder may go on at once. Where the lock is held too long, the
-    transactions that follow are to be smaller: ``rows_at_most`` is how many rows the next one should touch.
+    transactions that follow are to be smaller: ``rows_at_most`` is how many rows the next one should touch, and grows
+    again where the store has become fast. ``fence`` is
+    the number under which the holder has the lease already, where it was taken before planning.
     """
 
-    def __init__(self, store: MemoryStore, holder: str, *, clock: Clock, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        holder: str,
+        *,
+        clock: Clock,
+        monotonic: Callable[[], float],
+        fence: int | None = None,
+    ) -> None:
         self._store = store
         self._holder = holder
         self._clock = clock
         self._monotonic = monotonic
-        self._fence: int | None = None
+        self._fence = fence
         self.rows_at_most = store.traits.rows_per_transaction
         self.longest_hold_seconds = 0.0
 
@@ -53,9 +63,16 @@ class Session:
         self._fence = fence
         held = self._monotonic() - began
         self.longest_hold_seconds = max(self.longest_hold_seconds, held)
-        if self.rows_at_most is not None and held > HOLD_SECONDS:
+        self.rows_at_most = self._rows_after(held)
+
+    def _rows_after(self, held: float) -> int | None:
+        most = self._store.traits.rows_per_transaction
+        if most is None or self.rows_at_most is None:
+            return None
+        if held > HOLD_SECONDS:
             fewer = max(_FEWEST_ROWS, int(self.rows_at_most * HOLD_SECONDS / held))
-            self.rows_at_most = min(self.rows_at_most, fewer)
+            return min(self.rows_at_most, fewer)
+        return min(most, self.rows_at_most * 2) if held < HOLD_SECONDS / 2 else self.rows_at_most
 
     def _hold(self, transaction: Transaction, now: datetime) -> int:
         if self._fence is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -85,8 +84,9 @@ def _blob(cell: bytes) -> dict[str, str]:
 _encode = json.JSONEncoder(ensure_ascii=False, default=_blob).encode
 
 
-@lru_cache(maxsize=4096)
 def _words(text: Any) -> tuple[str, ...]:
+    if text == "[]":
+        return ()
     try:
         words = json.loads(text)
     except (TypeError, ValueError, RecursionError):
