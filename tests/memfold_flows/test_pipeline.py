@@ -88,6 +88,16 @@ def test_an_empty_store_is_a_pass_with_nothing_to_do(kitchen: Kitchen, nights: N
     assert nights.apply(kitchen.store, run).state == State.NOTHING_TO_DO
 
 
+def test_a_store_of_nothing_but_dead_memories_can_be_planned(kitchen: Kitchen, nights: Nights) -> None:
+    """No memory takes part in matching, and the gate sees more expired ones than there should be."""
+    kitchen.remember("blank", "  ")
+    kitchen.remember("milk", "The milk is good until Friday", expires_at=1)
+
+    _, report = nights.plan(kitchen.store)
+
+    assert (report.verdict, report.totals.pruned, report.totals.expired) == ("refused", 2, 1)
+
+
 def test_undo_brings_every_memory_back_as_it_was(tea: Kitchen, nights: Nights) -> None:
     """Each column of each row, the folded ones of the survivor too; the same fold is not proposed again."""
     before = tea.rows

@@ -66,7 +66,8 @@ def explain(rows: Rows, nodes: Nodes, found: Links, policy: Policy) -> Explained
 
 def pairs(rows: Rows, nodes: Nodes, explained: Explained) -> pa.Table:
     """The ``pairs`` relation: the chosen pairs of nodes, and each exact copy with its leader."""
-    copies = np.flatnonzero((nodes.of_row >= 0) & (nodes.leader[nodes.of_row] != np.arange(len(nodes.of_row))))
+    part = np.flatnonzero(nodes.of_row >= 0)
+    copies = part[nodes.leader[nodes.of_row[part]] != part]
     leaders = nodes.leader[nodes.of_row[copies]]
     chosen, extra = explained.links, len(copies)
     left = np.concatenate((nodes.leader[chosen.left], np.minimum(copies, leaders)))
