@@ -167,6 +167,7 @@ def detect(tokens: list[Token]) -> tuple[str, bool]:
     """
     hits = dict.fromkeys(LANGUAGES, 0)
     words = 0
+    tokens = list({token.word: token for token in tokens}.values())
     for token in tokens:
         if token.kind in ("character", "kana"):
             hits["ja" if token.kind == "kana" or "\u3041" <= token.word[0] <= "\u309f" else "zh"] += 1
