@@ -42,13 +42,22 @@ def plan(
 
 
 def apply(
-    store: MemoryStore, run: RunDirectory, *, clock: Clock, keep_snapshots: bool = False, step: StepRunner = direct
+    store: MemoryStore,
+    run: RunDirectory,
+    *,
+    clock: Clock,
+    keep_snapshots: bool = False,
+    step: StepRunner = direct,
+    fence: int | None = None,
 ) -> Receipt:
-    """Write exactly the plan of this run, scope by scope, as far as the gate accepted it and nothing drifted."""
+    """Write exactly the plan of this run, scope by scope, as far as the gate accepted it and nothing drifted.
+
+    ``fence`` is the number of the lease under which the run was planned (``leases.py``), where there is one.
+    """
     began_at = clock()
     steps.require_applicable(store, run, now=began_at)
     step("rewrite", steps.rewrite, run)
-    report = step("apply", steps.apply, store, run, clock)
+    report = step("apply", steps.apply, store, run, clock, fence)
     receipt: Receipt = step(
         "receipt",
         steps.write_receipt,

@@ -137,7 +137,7 @@ def rewrite(run: RunDirectory) -> Path:
     return run.file("rewrite")
 
 
-def apply(store: MemoryStore, run: RunDirectory, clock: Clock) -> ApplyReport:
+def apply(store: MemoryStore, run: RunDirectory, clock: Clock, fence: int | None = None) -> ApplyReport:
     """Write the changes into the store; a run without any does not touch it."""
     changes = run.read("rewrite")
     if not changes.num_rows:
@@ -153,6 +153,7 @@ def apply(store: MemoryStore, run: RunDirectory, clock: Clock) -> ApplyReport:
             tally=run.read("tally"),
             undo=run.write_undo,
             clock=clock,
+            fence=fence,
         )
 
 

@@ -52,10 +52,12 @@ def apply(
     undo: UndoWriter,
     clock: Clock,
     monotonic: Callable[[], float] = time.monotonic,
+    fence: int | None = None,
 ) -> ApplyReport:
     """Write the rewrite of a run into its store; what drifted since the snapshot is left alone and reported.
 
-    An apply that was interrupted goes on where it stopped; one that ended writes nothing and says when it ended.
+    An apply that was interrupted goes on where it stopped; one that ended writes nothing and says when it ended. With a
+    ``fence``, nothing is written unless this run still holds the lease under that number.
 
     Raises:
         PlanDamaged: the rewrite contradicts itself, its tally, or what was begun under this run id.
@@ -67,7 +69,7 @@ def apply(
         known = ledger.run(run.run_id) if ledger else None
         progress = Progress(Applied, ledger.landed(run.run_id, "apply") if ledger else ())
     _require_applicable(run, known, policy, clock())
-    session = Session(store, run.run_id, clock=clock, monotonic=monotonic)
+    session = Session(store, run.run_id, clock=clock, monotonic=monotonic, fence=fence)
     todo = [unit for unit in units if not progress.covers(unit.scope, unit.unit_id)]
     ahead = _Ahead(todo, policy)
     while todo:

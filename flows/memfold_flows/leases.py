@@ -1,0 +1,105 @@
+"""The lease over a whole pass: taken before planning, renewed while it lasts, checked in each transaction of the apply.
+
+It keeps one memfold from another; agents never wait for it. A store that is rewritten as a whole has no lease: its own
+lock and the comparison of each row keep two passes apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from memfold.errors import StoreError, Transient
+from memfold_flows.stores.base import MemoryStore
+from memfold_flows.stores.sessions import LEASE
+
+logger = logging.getLogger(__name__)
+
+Clock = Callable[[], datetime]
+
+_RENEWALS_PER_LEASE = 6
+_SECONDS_BETWEEN_TRIES = 2.0
+
+
+@contextmanager
+def held(
+    store: MemoryStore,
+    open_again: Callable[[], MemoryStore],
+    holder: str,
+    *,
+    clock: Clock,
+    wait_seconds: float = 0.0,
+    seconds_between_renewals: float = LEASE.total_seconds() / _RENEWALS_PER_LEASE,
+) -> Iterator[int | None]:
+    """Hold the lease of a store for the length of the block; gives its fencing number, None where it has no lease.
+
+    ``open_again`` opens the same store a second time, for the thread that renews the lease.
+
+    Raises:
+        Transient: another memfold held the lease all the time that was waited.
+    """
+    if store.traits.rows_per_transaction is None:
+        yield None
+        return
+    fence = _take(store, holder, clock, wait_seconds)
+    renewal = _Renewal(open_again, holder, fence, clock)
+    ended = threading.Event()
+    thread = threading.Thread(
+        target=renewal.run, args=(ended, seconds_between_renewals), name="memfold-lease", daemon=True
+    )
+    thread.start()
+    try:
+        yield fence
+    finally:
+        ended.set()
+        thread.join()
+        with store.transaction() as transaction:
+            transaction.ledger.release_lease(holder, fence)
+
+
+def _take(store: MemoryStore, holder: str, clock: Clock, wait_seconds: float) -> int:
+    give_up_at = time.monotonic() + wait_seconds
+    while True:
+        try:
+            with store.transaction() as transaction:
+                now = clock()
+                return transaction.ledger.take_lease(holder, now, now + LEASE)
+        except Transient as error:
+            if time.monotonic() >= give_up_at:
+                raise
+            logger.info("waiting for the lease: %s", error)
+            time.sleep(_SECONDS_BETWEEN_TRIES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Renewal:
+    open_again: Callable[[], MemoryStore]
+    holder: str
+    fence: int
+    clock: Clock
+
+    def run(self, ended: threading.Event, seconds_between: float) -> None:
+        store = self.open_again()
+        try:
+            while not ended.wait(seconds_between) and self._renew(store):
+                pass
+        finally:
+            store.close()
+
+    def _renew(self, store: MemoryStore) -> bool:
+        """Prolong the lease; False once it is lost for good."""
+        try:
+            with store.transaction() as transaction:
+                transaction.ledger.renew_lease(self.holder, self.fence, self.clock() + LEASE)
+        except Transient as error:
+            logger.info("the lease was not renewed this time: %s", error)
+        except StoreError as error:
+            # The apply looks for itself and will write nothing; here it is only noticed early.
+            logger.warning("the lease is lost: %s", error)
+            return False
+        return True
