@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from memfold.forms import fold_forms
-from memfold.lexicon import BIT, Language, classes, detect, foreign_classes, language, third_person
+from memfold.lexicon import Language, classes, detect, foreign_classes, language
+from memfold.openings import without_openings
 from memfold.spelling import DICTIONARIES, corrected, is_everyday, is_known, misspelled
 from memfold.tokens import (
     ARTICLE,
     BOUNDARY,
     CAPITAL,
-    COLON,
-    COMMA,
     DECORATION,
     DEFINITE,
     EQUALS,
@@ -20,6 +19,7 @@ from memfold.tokens import (
     plain,
     scan,
 )
+from memfold.word_order import in_plain_order, with_question
 
 
 def _without_decoration(tokens: list[Token]) -> list[Token]:
@@ -57,17 +57,12 @@ def canonical(text: str) -> tuple[list[Token], Language, bool]:
     code, is_sure = detect(spoken)
     lang = language(code)
     tokens = _without_repetition(_expanded(spoken, lang))
-    tokens = _without_openings(tokens, lang)
-    tokens = _with_question(tokens, lang)
+    tokens = without_openings(tokens, lang)
+    tokens = with_question(tokens, lang)
     tokens = _put_right(tokens, lang) if is_sure else tokens
     tokens = _replaced(tokens, lang)
     tokens = fold_forms(tokens, lang)
-    if lang.code == "en":
-        tokens = _active(tokens, lang)
-        tokens = _possessive(tokens, lang)
-        tokens = _negated_verb(tokens, lang)
-    if lang.words("time_first"):
-        tokens = _verb_after_subject(tokens, lang)
+    tokens = in_plain_order(tokens, lang)
     tokens = _plain_words(tokens, lang)
     return _without_repetition(tokens), lang, is_sure
 
@@ -137,83 +132,7 @@ def _split_hyphens(word: str, marks: int, lang: Language) -> list[Token]:
 _MEANINGFUL_PREFIXES = frozenset({"re", "co", "un", "pre", "de", "non", "anti", "ex", "dis", "in"})
 
 
-# ----------------------------------------------------------------------------------------- openings, reports, fillers
-
-
-def _without_openings(tokens: list[Token], lang: Language) -> list[Token]:
-    """Without "Note:", "By the way," and "The user said that", however many of them stand in a row."""
-    while True:
-        shorter = _without_opening(tokens, lang)
-        if shorter is None:
-            shorter = _without_report(tokens, lang)
-        if shorter is None:
-            return tokens
-        tokens = shorter
-
-
-def _without_opening(tokens: list[Token], lang: Language) -> list[Token] | None:
-    if not tokens:
-        return None
-    for words in lang.openings.get(tokens[0].word, ()):
-        length = len(words)
-        if len(tokens) <= length or tuple(token.word for token in tokens[:length]) != words:
-            continue
-        bounded = tokens[length].marks & BOUNDARY or words[-1] in _CLAUSE_WORDS or len(words) > 3
-        if bounded or words in lang.bare_openings:
-            return _from(tokens, length)
-    return None
-
-
-_CLAUSE_WORDS = frozenset({"that", "dass", "que", "что", "أن", "कि"})
-
-
-def _without_report(tokens: list[Token], lang: Language) -> list[Token] | None:
-    """What "the user said that he" says is said of the user."""
-    if not tokens or tokens[0].word not in lang.reports:
-        return None
-    words = tuple(token.word for token in tokens[:8])
-    for opening, pronouns, subject, that_needed in lang.reports[tokens[0].word]:
-        length = len(opening)
-        if words[:length] != opening or len(tokens) <= length:
-            continue
-        rest = _from(tokens, length)
-        glued = lang.words("reports").get("glued")
-        if rest[0].word in pronouns:
-            rest = [Token(word, "word", 0) for word in subject] + rest[1:]
-            return _verb_second(rest, len(subject), lang) if that_needed else rest
-        names_itself = that_needed and rest[0].word in lang.words("reports").get("bare_verbs", ())
-        if names_itself or (lang.words("reports").get("verb_first") and that_needed):
-            return [Token(word, "word", 0) for word in subject] + rest
-        for case, full in lang.words("reports").get("cases", []):
-            parts = tuple(case.split())
-            if tuple(token.word for token in rest[: len(parts)]) == parts:
-                return [Token(word, "word", 0) for word in full.split()] + rest[len(parts) :]
-        if (
-            that_needed
-            or (opening[-1] in lang.words("reports").get("bare", ()) and rest[0].word in _NOUN_PHRASE_STARTS)
-            or (glued and rest[0].marks & BOUNDARY)
-        ):
-            return rest
-        if tokens[length].marks & (COLON | COMMA):
-            return rest
-    return None
-
-
-_NOUN_PHRASE_STARTS = frozenset({"the", "their", "his", "her", "my", "a", "an", "these", "this"})
-
-
-def _verb_second(tokens: list[Token], subject: int, lang: Language) -> list[Token]:
-    """German: the verb that "dass" puts last stands second once "dass" is gone."""
-    if not lang.words("reports").get("verb_last_after") or len(tokens) <= subject + 1:
-        return tokens
-    if any(token.marks & BOUNDARY for token in tokens[subject:]):
-        return tokens
-    return [*tokens[:subject], tokens[-1], *tokens[subject:-1]]
-
-
-def _from(tokens: list[Token], start: int) -> list[Token]:
-    rest = tokens[start:]
-    return [Token(rest[0].word, rest[0].kind, rest[0].marks & ~(BOUNDARY | CAPITAL)), *rest[1:]] if rest else rest
+# --------------------------------------------------------------------------------------------- fillers and phrases
 
 
 def _replaced(tokens: list[Token], lang: Language) -> list[Token]:
@@ -241,21 +160,6 @@ def _replaced(tokens: list[Token], lang: Language) -> list[Token]:
         found += [Token(word, kind, marks if place == 0 else 0) for place, word in enumerate(match.becomes)]
         at += len(match.words)
     return found
-
-
-# -------------------------------------------------------------------------------------------------------- questions
-
-_AUXILIARIES = frozenset({"is", "are", "was", "were", "do", "does", "did", "can", "could", "will", "would", "should", "shall", "may", "has", "have", "had", "am"})  # fmt: skip
-_SUBJECTS = frozenset({"the", "a", "an", "user", "i", "we", "you", "he", "she", "they", "it", "this", "that", "these", "those", "there", "my", "our", "your", "his", "her", "their", "any", "customer"})  # fmt: skip
-
-
-def _with_question(tokens: list[Token], lang: Language) -> list[Token]:
-    """A question without its mark ("Is the job running") gets it."""
-    if lang.code != "en" or len(tokens) < 3 or any(token.word == "?" for token in tokens):
-        return tokens
-    if tokens[0].word in _AUXILIARIES and tokens[1].word in _SUBJECTS:
-        return [*tokens, Token("?", "question", 0)]
-    return tokens
 
 
 # ----------------------------------------------------------------------------------------- typos and abbreviated days
@@ -290,120 +194,6 @@ def _is_day_context(tokens: list[Token], place: int, short: dict[str, int], lang
 
 def _weekday_name(number: int, lang: Language) -> str:
     return next(name for name, value in lang.words("weekdays").items() if value == number)
-
-
-# -------------------------------------------------------------------------------------------------- English word order
-
-
-def _active(tokens: list[Token], lang: Language) -> list[Token]:
-    """ "The script is owned by the platform team" as "the platform team owns the script"."""
-    for at in range(1, len(tokens) - 3):
-        copula, participle, by = tokens[at : at + 3]
-        if (
-            by.word != "by"
-            or copula.word not in ("is", "are", "was", "were")
-            or participle.word not in lang.participles
-        ):
-            continue
-        patient = tokens[:at]
-        if any(t.marks & (BOUNDARY & ~COMMA) for t in tokens[1 : at + 3]) or any(
-            t.word in _CLAUSE_BREAKS for t in patient
-        ):
-            return tokens
-        end = at + 3
-        while end < len(tokens) and not tokens[end].marks & BOUNDARY and not _starts_adjunct(tokens[end]):
-            end += 1
-        agent, rest = tokens[at + 3 : end], tokens[end:]
-        if (
-            not 0 < len(agent) <= 4
-            or agent[0].word.endswith("ing")
-            or agent[0].kind in ("date", "time", "number", "quantity")
-        ):
-            return tokens
-        if agent[0].word in lang.words("weekdays") or any(t.word in _CLAUSE_BREAKS for t in agent):
-            return tokens
-        verb = participle.word
-        if copula.word in ("is", "are"):
-            verb = lang.participles[participle.word]
-            is_plural = agent[-1].word.endswith("s")
-            verb = verb if is_plural or verb in lang.words("verbs")["agreement"] else third_person(verb)
-        first = Token(agent[0].word, agent[0].kind, agent[0].marks)
-        return [first, *agent[1:], Token(verb, "word", 0), *patient, *rest]
-    return tokens
-
-
-_CLAUSE_BREAKS = frozenset({"that", "which", "who", "and", "or", "but", "if", "when", "not", "no", "never", "because", "is", "are", "was", "were", "has", "have", "will", "must", "should", "may", "can"})  # fmt: skip
-
-
-def _starts_adjunct(token: Token) -> bool:
-    return token.word != "of" and bool(
-        classes("en").get(token.word, 0) & (BIT["preposition"] | BIT["adjunct"] | BIT["conjunction"])
-    )
-
-
-def _possessive(tokens: list[Token], lang: Language) -> list[Token]:
-    """ "The passport of the user expires" as "the user's passport expires"; only where "of" joins two plain names."""
-    starts = [0, *(place + 1 for place, token in enumerate(tokens) if token.word in ("is", "are"))]
-    for first in starts:
-        start = first + 1 if first < len(tokens) and tokens[first].word in lang.articles else first
-        owner = start + 2
-        if len(tokens) <= owner or tokens[start + 1].word != "of" or not _is_plain_noun(tokens[start]):
-            continue
-        if tokens[owner].word in lang.articles:
-            owner += 1
-        end = owner + 1
-        while end < len(tokens) and tokens[end].marks & POSSESSIVE:
-            end += 1
-        if owner >= len(tokens) or any(token.marks & BOUNDARY for token in tokens[start + 1 : end + 1]):
-            continue
-        if not (_is_verb(tokens[end].word, lang) if end < len(tokens) else first > 0):
-            continue
-        owned, before = tokens[start], tokens[:start]
-        if owned.word == "name" and end < len(tokens) and tokens[end].word == "is":
-            return [*before, *tokens[owner:end], *_CALLED, *tokens[end + 1 :]]
-        return [*before, *tokens[owner:end], Token(owned.word, "word", POSSESSIVE), *tokens[end:]]
-    return tokens
-
-
-def _is_plain_noun(token: Token) -> bool:
-    return token.kind == "word" and not classes("en").get(token.word, 0) & (
-        BIT["quantifier"] | BIT["negation"] | BIT["limit"]
-    )
-
-
-def _is_verb(word: str, lang: Language) -> bool:
-    return word in lang.copulas or word in lang.agreement or word in _PLAIN_VERBS
-
-
-_CALLED = (Token("is", "word", 0), Token("called", "word", 0))
-_PLAIN_VERBS = frozenset({"expires", "ends", "has", "was", "were", "will", "must", "needs", "lives", "works"})
-
-
-def _negated_verb(tokens: list[Token], lang: Language) -> list[Token]:
-    """ "Eats no gluten" as "does not eat gluten"."""
-    for at in range(len(tokens) - 2):
-        verb = lang.agreement.get(tokens[at].word, tokens[at].word)
-        if tokens[at + 1].word != "no" or verb not in lang.words("verbs")["agreement"] or tokens[at + 2].kind != "word":
-            continue
-        if tokens[at + 1].marks & BOUNDARY or tokens[at + 2].marks & BOUNDARY:
-            continue
-        negated = [Token("do", "word", tokens[at].marks), Token("not", "word", 0), Token(verb, "word", 0)]
-        return [*tokens[:at], *negated, *tokens[at + 2 :]]
-    return tokens
-
-
-def _verb_after_subject(tokens: list[Token], lang: Language) -> list[Token]:
-    """German: "montags ist die Nutzerin ..." as "die Nutzerin ist montags ..."."""
-    starts = lang.words("time_first")
-    if len(tokens) < 5 or tokens[0].word not in starts or tokens[2].word not in _NOMINATIVES:
-        return tokens
-    if any(token.marks & BOUNDARY for token in tokens[1:4]) or tokens[3].kind != "word":
-        return tokens
-    time, verb, article, noun = tokens[:4]
-    return [Token(article.word, "word", time.marks), noun, verb, Token(time.word, "word", 0), *tokens[4:]]
-
-
-_NOMINATIVES = frozenset({"der", "die", "das", "ein", "eine"})
 
 
 # ------------------------------------------------------------------------------------------------------------- words
