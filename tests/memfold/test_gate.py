@@ -177,6 +177,17 @@ class TestRows:
 
         assert failures(decided.judged()) == {"information": "1 merge(s) would lose a fact (first: 'b' into 'a': 4711)"}
 
+    @pytest.mark.parametrize("title", [None, "", " \u200b"])
+    def test_a_title_that_says_nothing_is_no_fact(self, decide, memory, title):
+        """A blank title may go into one that says something."""
+        rows = [
+            memory("a", "The gate code was changed", title="Gate"),
+            memory("b", "the gate code was changed", title=title),
+        ]
+        decided = decide(rows, clusters={"a": {"b": "copy"}})
+
+        assert failures(decided.judged()) == {}
+
     def test_a_relation_without_a_column_is_damaged(self, decided):
         """Nothing is judged on half a plan."""
         plan = decided.relations["plan"].drop_columns(["is_lost"])

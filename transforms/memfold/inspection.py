@@ -234,16 +234,16 @@ def _merges_that_forget(plan: pa.Table, snapshot: pa.Table) -> dict[str, list[tu
 
 
 def _forgetful(merges: pl.DataFrame) -> dict[str, list[tuple[str, str, tuple[str, ...]]]]:
-    from memfold.text import read_corpus
+    from memfold.text import is_blank, read_corpus
     from memfold.verdicts import would_lose
 
     columns = ("title", "content", "title_kept", "content_kept")
-    words = sorted({text for name in columns for text in merges[name].unique().to_list()})
-    places = {text: place for place, text in enumerate(words)}
-    corpus = read_corpus(words)
+    texts = sorted({text for name in columns for text in merges[name].unique() if not is_blank(text)})
+    places = {text: place for place, text in enumerate(texts)}
+    corpus = read_corpus(texts)
     forgetful: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {}
-    for scope, memory_id, into_id, *texts in merges.select("scope", "memory_id", "into_id", *columns).iter_rows():
-        title, content, title_kept, content_kept = (places[text] for text in texts)
-        if facts := would_lose(corpus, [content, title], [content_kept, title_kept]):
+    for scope, memory_id, into_id, *row in merges.select("scope", "memory_id", "into_id", *columns).iter_rows():
+        removed, kept = ([places[text] for text in part if text in places] for part in (row[:2], row[2:]))
+        if facts := would_lose(corpus, removed, kept):
             forgetful.setdefault(scope, []).append((memory_id, into_id, facts))
     return forgetful
