@@ -245,11 +245,155 @@ def _item_of(memory: Memory) -> dict[str, Any]:
     return {"id": memory.memory_id, "content": memory.content, "metadata": metadata, **times, "importance": 0.5}
 
 
+class FilledPraisonAIFile:
+    """The JSON files of PraisonAI's FileMemory; a scope is a user, and the ids name their tier."""
+
+    def __init__(self, folder: Path, memories: Sequence[Memory]) -> None:
+        self.folder = folder
+        self.url = f"praisonai-file:{folder}"
+        self.ids = {each.memory_id: f"{each.tier or 'short_term'}:{each.memory_id}" for each in memories}
+        items: dict[str, list[dict[str, Any]]] = {"short_term": [], "long_term": []}
+        for each in memories:
+            metadata = json.loads(each.metadata or "{}") | ({"user_id": each.scope} if each.scope else {})
+            item = {"id": each.memory_id, "content": each.content, "metadata": metadata, "created_at": 1796070987.1}
+            items[each.tier or "short_term"].append(item)
+        for tier, its in items.items():
+            self._write(tier, its)
+
+    def open(self) -> MemoryStore:
+        return open_store(self.url)
+
+    def contents(self) -> dict[str, Any]:
+        return {f"{tier}:{item['id']}": item for tier in ("short_term", "long_term") for item in self._items(tier)}
+
+    def everything(self) -> Any:
+        return [(self.folder / f"{tier}.json").read_bytes() for tier in ("short_term", "long_term")]
+
+    def reword(self, memory_id: str, content: str) -> None:
+        tier, item_id = memory_id.split(":", 1)
+        items = self._items(tier)
+        self._write(tier, [item | {"content": content} if item["id"] == item_id else item for item in items])
+
+    def forget(self, memory_id: str) -> None:
+        tier, item_id = memory_id.split(":", 1)
+        self._write(tier, [item for item in self._items(tier) if item["id"] != item_id])
+
+    def _items(self, tier: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = json.loads((self.folder / f"{tier}.json").read_bytes())
+        return items
+
+    def _write(self, tier: str, items: list[dict[str, Any]]) -> None:
+        (self.folder / f"{tier}.json").write_text(json.dumps(items, indent=2, ensure_ascii=False))
+
+
+class FilledEvo:
+    """A file of evo's, as its version 6 makes it; a scope is a scope key, and every memory is one that evo distilled."""
+
+    def __init__(self, folder: Path, memories: Sequence[Memory]) -> None:
+        self.path = folder / "evo.db"
+        self.url = f"evo:{self.path}"
+        self.ids = {memory.memory_id: memory.memory_id for memory in memories}
+        evo_database(self.path, version=6)
+        for memory in memories:
+            source = {"runtime": "evo", **json.loads(memory.metadata or "{}")}
+            self.insert(memory.memory_id, memory.content, scope_key=memory.scope or "global", source=source)
+
+    def insert(self, memory_id: str, content: str, **more: Any) -> None:
+        insert_into_evo(self.path, memory_id, content, **more)
+
+    def open(self) -> MemoryStore:
+        return open_store(self.url)
+
+    def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            return connection.execute(statement, values).fetchall()
+
+    def contents(self) -> dict[str, Any]:
+        return {row[0]: row for row in self.execute("select * from memories order by id")}
+
+    def everything(self) -> Any:
+        # Events are a log and the state says when the last pass was: an undo takes neither back.
+        return {
+            table: self.execute(f"select * from {table} order by 1")
+            for table in ("schema_meta", "memories", "skills", "skill_lessons", "replay_buffer")
+        }
+
+    def reword(self, memory_id: str, content: str) -> None:
+        self.execute("update memories set content = ? where id = ?", content, memory_id)
+
+    def forget(self, memory_id: str) -> None:
+        self.execute("delete from memories where id = ?", memory_id)
+
+
+def evo_database(path: Path, *, version: int) -> None:
+    """A file with the tables of this schema version, in WAL mode as evo opens it."""
+    tables = [*_EVO_TABLES[2], *(_EVO_TABLES[6] if version >= 6 else ())]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("pragma journal_mode = wal")
+        for table in tables:
+            connection.execute(f"create table {table}")
+        connection.execute("insert into schema_meta (version) values (?)", (version,))
+
+
+def insert_into_evo(
+    path: Path, memory_id: str, content: str, *, scope_key: str = "user:ana", source: Any = None, **more: Any
+) -> None:
+    """Write a memory as evo writes it; ``source`` is what its ``source_json`` holds, none for one written by hand."""
+    scope_type, _, scope_id = scope_key.partition(":")
+    is_scope = scope_type in ("global", "user", "project", "session", "conversation")
+    scope = {"type": scope_type if is_scope else "project", "id": scope_id or scope_key}
+    cells = {
+        "id": memory_id,
+        "scope_key": scope_key,
+        "scope_json": json.dumps(scope),
+        "kind": "fact",
+        "title": "A note",
+        "content": content,
+        "tags_json": "[]",
+        "created_at": 1_772_355_600_000,
+        "updated_at": 1_772_355_600_000,
+        "source_json": None if source is None else json.dumps(source, ensure_ascii=False),
+        **more,
+    }
+    with closing(sqlite3.connect(path)) as connection, connection:
+        marks = ", ".join("?" * len(cells))
+        connection.execute(f"insert into memories ({', '.join(cells)}) values ({marks})", tuple(cells.values()))
+
+
+_EVO_TABLES = {
+    2: (
+        "schema_meta (version integer not null)",
+        "memories (id text primary key, scope_key text not null, scope_json text not null, kind text not null, "
+        "title text not null, content text not null, tags_json text not null, confidence real, "
+        "usage_count integer not null default 0, created_at integer not null, updated_at integer not null, "
+        "source_json text)",
+        "memory_events (id integer primary key autoincrement, type text not null, scope_json text, "
+        "payload_json text not null, created_at integer not null)",
+    ),
+    6: (
+        "skills (scope_key text not null, scope_json text not null, name text not null, body_json text not null, "
+        "usage_count integer not null default 0, created_at integer not null, updated_at integer not null, "
+        "source_json text, dormant integer not null default 0, promoted integer not null default 0, "
+        "primary key (scope_key, name))",
+        "skill_lessons (id integer primary key autoincrement, scope_key text not null, skill_name text not null, "
+        "text text not null, session_id text, turn integer, created_at integer not null, "
+        "folded integer not null default 0, "
+        "foreign key (scope_key, skill_name) references skills (scope_key, name) on delete cascade)",
+        "replay_buffer (id integer primary key autoincrement, scope_key text not null, scope_json text not null, "
+        "batch_json text not null, created_at integer not null, consumed integer not null default 0)",
+        "consolidation_state (scope_key text primary key, last_consolidate_at integer not null default 0, "
+        "last_digest text, converged integer not null default 0, convergence_multiplier real not null default 1.0)",
+    ),
+}
+
+
 #: Every kind of store that the conformance spec runs over, by its scheme. A new store is added here.
 STORES: dict[str, Callable[[Path, Sequence[Memory]], Filled]] = {
+    "evo": FilledEvo,
     "jsonl": FilledJsonl,
     "parquet": FilledParquet,
     "praisonai": FilledPraisonAI,
+    "praisonai-file": FilledPraisonAIFile,
     "praisonai-file": FilledPraisonAIFile,
     "sqlite": FilledSqlite,
 }

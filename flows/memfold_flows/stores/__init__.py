@@ -52,6 +52,7 @@ KINDS = {
             "praisonai-file:.praisonai/memory/USER",
             "memfold_flows.stores.praisonai_file",
         ),
+        StoreKind("evo", "evo's memory store, schema versions 2 and 6", "evo:evo.db", "memfold_flows.stores.evo"),
     )
 }
 
