@@ -93,7 +93,7 @@ def test_anything_visible_is_not_blank(text: str):
     ],
 )
 def test_canonical_tokens(text: str, expected: list[str]):
-    """Numbers, dates, times, units and English word order have one form; a date that could be two dates keeps its own."""
+    """Numbers, dates, times, units and word order have one form; a date that could be two dates keeps its own."""
     assert words(text) == expected
 
 

@@ -180,10 +180,22 @@ def test_a_changed_digit_is_never_the_same():
 
 
 NEGATIONS = [
-    (" is ", " is not "), (" are ", " are not "), (" was ", " was not "), (" can ", " cannot "), (" has ", " never has "), (" must ", " must not "),
-    (" ist ", " ist nicht "), (" est ", " n'est pas "), (" es ", " no es "), ("любит", "не любит"), ("предпочитает", "не предпочитает"),
-    ("喜欢", "不喜欢"), ("可以", "不可以"), ("يعيش", "لا يعيش"), ("है", "नहीं है"),
-]  # fmt: skip
+    (" is ", " is not "),
+    (" are ", " are not "),
+    (" was ", " was not "),
+    (" can ", " cannot "),
+    (" has ", " never has "),
+    (" must ", " must not "),
+    (" ist ", " ist nicht "),
+    (" est ", " n'est pas "),
+    (" es ", " no es "),
+    ("любит", "не любит"),
+    ("предпочитает", "не предпочитает"),
+    ("喜欢", "不喜欢"),
+    ("可以", "不可以"),
+    ("يعيش", "لا يعيش"),
+    ("है", "नहीं है"),
+]
 
 
 def test_a_negation_is_never_the_same():

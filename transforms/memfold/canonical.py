@@ -22,32 +22,6 @@ from memfold.tokens import (
 from memfold.word_order import in_plain_order, with_question
 
 
-def _without_decoration(tokens: list[Token]) -> list[Token]:
-    """Without emoji, but for those that say no; what stood in front of one stands in front of the next word."""
-    found: list[Token] = []
-    owed = 0
-    for token in tokens:
-        if token.kind in DECORATION and token.word[0] not in NEGATIVE_EMOJI:
-            owed |= token.marks & BOUNDARY
-            continue
-        found.append(token._replace(marks=token.marks | owed) if owed and found else token)
-        owed = 0
-    return found
-
-
-def word_classes(token: Token, lang: Language, *, is_sure: bool) -> int:
-    """The class bits of a word in its own language; those of every table where the language or the word is unknown."""
-    bits = classes(lang.code).get(token.word, 0) if lang.code else 0
-    if not is_sure:
-        return bits | foreign_classes().get(token.word, 0)
-    if bits or token.kind != "word" or token.word in lang.marks or is_everyday(token.word, lang.code):
-        return bits
-    return foreign_classes().get(token.word, 0)
-
-
-NEGATIVE_EMOJI = frozenset("❌🚫⛔👎✖💔🙅🛑☑")
-
-
 def canonical(text: str) -> tuple[list[Token], Language, bool]:
     """The canonical tokens of a text in order, the language whose table was used, and whether that is sure."""
     tokens = scan(plain(text))
@@ -65,6 +39,33 @@ def canonical(text: str) -> tuple[list[Token], Language, bool]:
     tokens = in_plain_order(tokens, lang)
     tokens = _plain_words(tokens, lang)
     return _without_repetition(tokens), lang, is_sure
+
+
+def word_classes(token: Token, lang: Language, *, is_sure: bool) -> int:
+    """The class bits of a word in its own language; those of every table where the language or the word is unknown."""
+    bits = classes(lang.code).get(token.word, 0) if lang.code else 0
+    if not is_sure:
+        return bits | foreign_classes().get(token.word, 0)
+    if bits or token.kind != "word" or token.word in lang.marks or is_everyday(token.word, lang.code):
+        return bits
+    return foreign_classes().get(token.word, 0)
+
+
+def _without_decoration(tokens: list[Token]) -> list[Token]:
+    """Without emoji, but for those that say no; what stood in front of one stands in front of the next word."""
+    found: list[Token] = []
+    owed = 0
+    for token in tokens:
+        if token.kind in DECORATION and token.word[0] not in NEGATIVE_EMOJI:
+            owed |= token.marks & BOUNDARY
+            continue
+        found.append(token._replace(marks=token.marks | owed) if owed and found else token)
+        owed = 0
+    return found
+
+
+# Emoji that are a "no" or a tick in a box; all others are decoration.
+NEGATIVE_EMOJI = frozenset("❌🚫⛔👎✖💔🙅🛑☑")
 
 
 # --------------------------------------------------------------------------------- contractions, hyphens, possessives
@@ -107,7 +108,7 @@ def _apostrophe(word: str, lang: Language) -> tuple[tuple[str, ...], int]:
         if word.endswith("'s"):
             return (word[:-2],), POSSESSIVE
         for ending, full in _ENDINGS.items():
-            if word.endswith(ending):
+            if word.endswith(ending) and word != ending:
                 return (word[: -len(ending)], full), 0
     return (word,), 0
 

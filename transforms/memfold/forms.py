@@ -139,7 +139,7 @@ def _day_first(tokens: list[Token], at: int, lang: Language) -> Form:
         place += 1
     if place >= len(tokens) or tokens[place].word not in lang.months or not _is_month(tokens[place], lang):
         return None
-    if tokens[place].marks & BOUNDARY and not (lang.code == "de"):
+    if tokens[place].marks & BOUNDARY and lang.code != "de":
         return None
     month = lang.months[tokens[place].word]
     end = place + 1

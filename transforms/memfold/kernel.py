@@ -169,14 +169,14 @@ def _may_move(tokens, marks, kinds, start, cut, width):  # type: ignore[no-untyp
 
 @jit
 def _are_equated(marks, kinds, a, b, cut, width):  # type: ignore[no-untyped-def]
-    """Whether "X is the Y" stands against "the Y is X": one of the two sides of the verb is "the ..." on either text."""
+    """Whether "X is the Y" stands against "the Y is X": the same side of the verb is "the ..." in both."""
     x, y = marks[a + cut], marks[b + width - cut]
     if width < 2:
         return False
     if not x & EQUALS or not y & EQUALS or kinds[a + cut] & NEGATION or kinds[b + width - cut] & NEGATION:
         return False
     for i in range(1, width):
-        if i != cut and marks[a + i] & (EQUALS | BOUNDARY) or kinds[a + i] & (COORDINATOR | QUESTION | LIMIT):
+        if (i != cut and marks[a + i] & (EQUALS | BOUNDARY)) or kinds[a + i] & (COORDINATOR | QUESTION | LIMIT):
             return False
     return (x & DEFINITE != 0 and _is_definite(marks, b)) or (y & DEFINITE != 0 and _is_definite(marks, a))
 

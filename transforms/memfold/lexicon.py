@@ -239,7 +239,9 @@ def _marked() -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for code in LANGUAGES:
         table = _read(code)
-        dates = [word for key in ("months", "weekdays") for word in table.get(key, {}) if len(word) > LONGEST_SHORT_DATE]
+        dates = [
+            word for key in ("months", "weekdays") for word in table.get(key, {}) if len(word) > LONGEST_SHORT_DATE
+        ]
         for word in (*table.get("marks", []), *dates):
             found[word] = (*found.get(word, ()), code)
     return found
@@ -247,7 +249,9 @@ def _marked() -> dict[str, tuple[str, ...]]:
 
 @cache
 def _read(code: str) -> dict[str, Any]:
-    return tomllib.loads((resources.files("memfold") / "tables" / f"{code}.toml").read_text("utf-8"))
+    file = resources.files("memfold") / "tables" / f"{code}.toml"
+    table: dict[str, Any] = tomllib.loads(file.read_text("utf-8"))
+    return table
 
 
 @cache
@@ -283,15 +287,20 @@ def _phrases(table: dict[str, Any]) -> Iterator[Phrase]:
         yield Phrase(_cut(text, table["language"]), ())
     for before, filler in table.get("fillers", {}).get("after", []):
         yield Phrase((before, filler), (before,))
+    yield from _form_phrases(table)
+
+
+def _form_phrases(table: dict[str, Any]) -> Iterator[Phrase]:
+    """Weekdays, numbers and units of more than one word, as one token each."""
     for text in table.get("weekdays", {}):
         words = _cut(text, table["language"])
         if len(words) > 1:
             yield Phrase(words, (joined(words),))
-    for section in ("numbers", "units", "times_words"):
+    for section, marker in _MARKER.items():
         for text, value in table.get(section, {}).items():
             words = _cut(text)
             if len(words) > 1 or section == "times_words":
-                yield Phrase(words, (f"{_MARKER[section]}{value}",))
+                yield Phrase(words, (f"{marker}{value}",))
 
 
 _MARKER = {"numbers": "#", "units": "@", "times_words": "#"}
@@ -320,7 +329,7 @@ def _reports_by_first(table: dict[str, Any], code: str) -> dict[str, tuple[Repor
 
 
 def _reports(table: dict[str, Any], code: str) -> Iterator[Report]:
-    """(opening words, the pronouns that may follow, what the pronoun becomes, whether a clause must follow)."""
+    """Opening words, the pronouns that may follow, what the pronoun becomes, whether a clause must follow."""
     pronouns = tuple(table.get("pronouns", []))
     for subject in table.get("subjects", []):
         for verb in table.get("verbs", []):

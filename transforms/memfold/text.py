@@ -49,8 +49,8 @@ class Vocabulary:
 class Corpus:
     """Texts as integers, one row per text in the order given; each array of offsets has one more entry than texts.
 
-    ``tokens`` are the canonical tokens in order, ``kinds`` the class bits that each has in its text's language, ``marks``
-    what stands in front of each; ``keys`` are the sorted distinct tokens of a text, for finding candidates.
+    ``tokens`` are the canonical tokens in order, ``kinds`` the class bits that each has in its text's language and
+    ``marks`` what stands in front of each; ``keys`` are the sorted distinct tokens of a text, for finding candidates.
     """
 
     token_offsets: npt.NDArray[np.int64]

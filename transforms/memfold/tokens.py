@@ -35,7 +35,8 @@ def plain(text: str) -> str:
     text = unicodedata.normalize("NFC", text)
     text = HALF_WIDTH_KANA.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     text = INVISIBLE.sub("", text.translate(COMMON_FORM))
-    return DIGIT.sub(lambda found: str(unicodedata.digit(found[0])), text)
+    text = DIGIT.sub(lambda found: str(unicodedata.digit(found[0])), text)
+    return text
 
 
 def scan(text: str) -> list[Token]:
@@ -96,11 +97,11 @@ def strip_list_numbers(text: str) -> str:
     def drop(found: regex.Match[str]) -> str:
         nonlocal expected
         if int(found[2]) != expected:
-            return found[0]
+            return str(found[0])
         expected += 1
         return f"{found[1]}- "
 
-    stripped = LIST_NUMBER.sub(drop, text)
+    stripped: str = LIST_NUMBER.sub(drop, text)
     return stripped if expected > 2 else text
 
 
@@ -236,7 +237,8 @@ SCANNER = regex.compile(
     | (?P<url><?(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.|mailto:)[^\s<>"`|、。，]+>?)
     | (?P<email>[\w.+%-]+@[\w-]+(?:\.[\w-]+)+)
     | (?P<date>\d{{4}}-\d{{2}}-\d{{2}}(?:T\d{{2}}:\d{{2}}(?::\d{{2}}(?:\.\d+)?)?(?:Z|[+-]\d{{2}}:?\d{{2}})?)?(?![\w-]))
-    | (?P<numeric_date>\d{{1,2}}\.\d{{1,2}}\.\d{{4}}(?![\w/])|\d{{1,2}}/\d{{1,2}}/\d{{4}}(?![\w/])|\d{{4}}/\d{{1,2}}/\d{{1,2}}(?![\w/]))
+    | (?P<numeric_date>\d{{1,2}}\.\d{{1,2}}\.\d{{4}}(?![\w/])
+        |\d{{1,2}}/\d{{1,2}}/\d{{4}}(?![\w/])|\d{{4}}/\d{{1,2}}/\d{{1,2}}(?![\w/]))
     | (?P<time>\d{{1,2}}:\d{{2}}(?::\d{{2}})?(?![\w:])|\d{{1,2}}[ \u00a0]?h[ \u00a0]?\d{{2}}(?!\w))
     | (?P<phone>\+\d{{1,3}}(?:[ \u00a0().-]{{0,2}}\d){{6,14}}(?![\w]))
     | (?P<fraction>(?<![\w/.])\d{{1,3}}/\d{{1,3}}(?![\w/]))
@@ -250,7 +252,8 @@ SCANNER = regex.compile(
         (?=(?:{SUFFIX})?(?!{ALNUM})(?![-.:]{ALNUM})|(?i:{SUFFIX})(?!{ALNUM})(?![-.:]{ALNUM})))
     | (?P<blood>(?<!\w)(?:A|B|AB|O|0)[+-](?!\w))
     | (?P<abbreviation>(?<!\w)(?:\p{{L}}\.){{2,}}(?:\p{{L}}(?!\w))?)
-    | (?P<code>(?<!\w)(?:[A-Za-z]\+\+|[A-Za-z]\#)(?!\w)|\$\{{?\w*[A-Za-z]\w*\}}?|<[A-Za-z][\w -]*>|(?<!\w)\.[A-Za-z][\w.-]*\w)
+    | (?P<code>(?<!\w)(?:[A-Za-z]\+\+|[A-Za-z]\#)(?!\w)
+        |\$\{{?\w*[A-Za-z]\w*\}}?|<[A-Za-z][\w -]*>|(?<!\w)\.[A-Za-z][\w.-]*\w)
     | (?P<handle>(?<!\w)@[\w.-]*\w)
     | (?P<id>(?=(?:{ALNUM}|[-.:&](?={ALNUM}))*?(?:[\p{{N}}_]|{LETTER}[.&]{LETTER}|(?<!\p{{L}}){LETTER}+:{LETTER}+(?!://|\p{{L}}))){ALNUM}+(?:[-._:&]{ALNUM}+)*)
     | (?P<hyphenated>{LETTER}+(?:-{LETTER}+)+(?:'{LETTER}+)*)
@@ -258,9 +261,13 @@ SCANNER = regex.compile(
     | (?P<kana>[\p{{Katakana}}][\p{{Katakana}}ー]*)
     | (?P<character>[{UNSPACED}]\p{{M}}*)
     | (?P<emoticon>(?<!\w)[:;=]-?[)(DPp/|](?!\w))
-    | (?P<emoji>(?:\p{{Regional_Indicator}}{{2}}|[\p{{Extended_Pictographic}}--[©®™0-9\#*]](?:[\p{{Emoji_Modifier}}\ufe0f\u20e3\u200d]|\p{{Extended_Pictographic}})*))
+    | (?P<emoji>(?:\p{{Regional_Indicator}}{{2}}
+        |[\p{{Extended_Pictographic}}--[©®™0-9\#*]]
+          (?:[\p{{Emoji_Modifier}}\ufe0f\u20e3\u200d]|\p{{Extended_Pictographic}})*))
     | (?P<question>[?？؟¿]+(?<!^¿)(?<![¿]))
-    | (?P<symbol>&&|\|\||[<>=!]=|=>|->|→|⇒|(?:US|A|C|NZ|HK)?\$|[%‰°\p{{Sc}}](?:[CF](?!\w))?|[=<>|~≈^&✗✘☒☑]|[\p{{Sm}}--[+|<>=~]]|(?<=\s)[*+](?=\s)|(?<=\w)[*+](?=\w))
+    | (?P<symbol>&&|\|\||[<>=!]=|=>|->|→|⇒
+        |(?:US|A|C|NZ|HK)?\$|[%‰°\p{{Sc}}](?:[CF](?!\w))?
+        |[=<>|~≈^&✗✘☒☑]|[\p{{Sm}}--[+|<>=~]]|(?<=\s)[*+](?=\s)|(?<=\w)[*+](?=\w))
     """,
     regex.VERBOSE | regex.VERSION1 | regex.MULTILINE,
 )

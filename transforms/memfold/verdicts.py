@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memfold import kernel
-from memfold.kernel import CONFLICT, CONTAINS, DISTINCT, SAME, SAYS_A_DAY, SUPERSEDES
+from memfold.kernel import CONFLICT, CONTAINS, DISTINCT, SAME, SUPERSEDES
 from memfold.lexicon import BIT
 from memfold.text import Corpus
 from memfold.tokens import CAPITAL
@@ -89,7 +89,7 @@ def explain(corpus: Corpus, verdicts: Verdicts, index: int) -> Explanation:
     only_right = _only(right, left)
     words = corpus.vocabulary.words
     return Explanation(
-        _reason(corpus, int(verdicts.verdict[index]), a, b, only_left, only_right),
+        _reason(corpus, int(verdicts.verdict[index]), (a, b), (only_left, only_right)),
         tuple(words[token] for token in only_left),
         tuple(words[token] for token in only_right),
     )
@@ -118,7 +118,13 @@ FACT = BIT["number"] | BIT["date"] | BIT["time"] | BIT["identifier"] | BIT["nega
 # ------------------------------------------------------------------------------------------------------- one kernel
 
 
-def _judge_plain(corpus, left, right, newer, same_day):  # type: ignore[no-untyped-def]
+def _judge_plain(
+    corpus: Corpus,
+    left: npt.NDArray[np.int32],
+    right: npt.NDArray[np.int32],
+    newer: npt.NDArray[np.int8],
+    same_day: npt.NDArray[np.bool_],
+) -> Verdicts:
     size = len(left)
     verdict, winner, added = [0] * size, [0] * size, [0] * size
     rows, places = np.unique(np.concatenate([left, right]), return_inverse=True)
@@ -148,7 +154,13 @@ def _ranges(starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.N
     return np.asarray(firsts + np.arange(int(lengths.sum())), np.int64)
 
 
-def _judge_compiled(corpus, left, right, newer, same_day):  # type: ignore[no-untyped-def]
+def _judge_compiled(
+    corpus: Corpus,
+    left: npt.NDArray[np.int32],
+    right: npt.NDArray[np.int32],
+    newer: npt.NDArray[np.int8],
+    same_day: npt.NDArray[np.bool_],
+) -> Verdicts:
     size = len(left)
     verdict, winner, added = np.zeros(size, np.int8), np.zeros(size, np.int8), np.zeros(size, np.int32)
     compiled_kernel().judge_rows(
@@ -203,30 +215,31 @@ _DIFFERENCES = (
 )
 
 
-def _reason(corpus: Corpus, verdict: int, a: int, b: int, only_left: list[int], only_right: list[int]) -> str:
+def _reason(corpus: Corpus, verdict: int, rows: tuple[int, int], only: tuple[list[int], list[int]]) -> str:
     words, classes = corpus.vocabulary.words, corpus.vocabulary.classes
-    if not only_left and not only_right:
-        days = [words[t] for t in _row(corpus, a) if classes[t] & BIT["relative_day"]]
-        if verdict == SAME:
-            return "the same words" if _row(corpus, a) == _row(corpus, b) else "the same words in another order"
-        if verdict == DISTINCT and days and int(corpus.traits[a]) & SAYS_A_DAY:
-            return f"said on different or unknown days: {', '.join(dict.fromkeys(days))}"
-        if verdict != CONTAINS:
-            return "the same words in an order that carries the fact"
     if verdict == SAME:
-        return "nothing differs that carries a fact"
+        return "the same words" if _row(corpus, rows[0]) == _row(corpus, rows[1]) else "the same words in another order"
     if verdict == CONTAINS:
-        added = [words[token] for token in only_left or only_right]
-        return f"adds: {' '.join(added)}" if added else "adds words that stand in both"
+        return f"adds: {' '.join(words[token] for token in only[0] or only[1])}".removesuffix(": ")
     if verdict == SUPERSEDES:
-        signs = [words[t] for t in (*only_left, *only_right) if classes[t] & BIT["change"]]
+        signs = [words[token] for token in (*only[0], *only[1]) if classes[token] & BIT["change"]]
         return f"the newer says that it changed: {', '.join(signs)}"
+    days = [words[token] for token in _row(corpus, rows[0]) if classes[token] & BIT["relative_day"]]
+    if verdict == DISTINCT and days and not any(only):
+        return f"said on different or unknown days: {', '.join(dict.fromkeys(days))}"
+    return _difference(corpus, only)
+
+
+def _difference(corpus: Corpus, only: tuple[list[int], list[int]]) -> str:
+    words, classes = corpus.vocabulary.words, corpus.vocabulary.classes
+    if not any(only):
+        return "the same words in an order that carries the fact"
     for name, label in _DIFFERENCES:
-        l_hits = [words[t] for t in only_left if classes[t] & BIT[name]]
-        r_hits = [words[t] for t in only_right if classes[t] & BIT[name]]
-        if l_hits or r_hits:
-            return f"{label}: {_sides(l_hits, r_hits)}"
-    return f"words differ: {_sides([words[t] for t in only_left], [words[t] for t in only_right])}"
+        left, right = ([words[token] for token in side if classes[token] & BIT[name]] for side in only)
+        if left or right:
+            return f"{label}: {_sides(left, right)}"
+    left, right = ([words[token] for token in side] for side in only)
+    return f"words differ: {_sides(left, right)}"
 
 
 def _sides(left: list[str], right: list[str]) -> str:

@@ -24,8 +24,56 @@ def with_question(tokens: list[Token], lang: Language) -> list[Token]:
     return tokens
 
 
-_AUXILIARIES = frozenset({"is", "are", "was", "were", "do", "does", "did", "can", "could", "will", "would", "should", "shall", "may", "has", "have", "had", "am"})  # fmt: skip
-_SUBJECTS = frozenset({"the", "a", "an", "user", "i", "we", "you", "he", "she", "they", "it", "this", "that", "these", "those", "there", "my", "our", "your", "his", "her", "their", "any", "customer"})  # fmt: skip
+_AUXILIARIES = frozenset(
+    {
+        "is",
+        "are",
+        "was",
+        "were",
+        "do",
+        "does",
+        "did",
+        "can",
+        "could",
+        "will",
+        "would",
+        "should",
+        "shall",
+        "may",
+        "has",
+        "have",
+        "had",
+        "am",
+    }
+)
+_SUBJECTS = frozenset(
+    {
+        "the",
+        "a",
+        "an",
+        "user",
+        "i",
+        "we",
+        "you",
+        "he",
+        "she",
+        "they",
+        "it",
+        "this",
+        "that",
+        "these",
+        "those",
+        "there",
+        "my",
+        "our",
+        "your",
+        "his",
+        "her",
+        "their",
+        "any",
+        "customer",
+    }
+)
 
 
 def _active(tokens: list[Token], lang: Language) -> list[Token]:
@@ -65,7 +113,33 @@ def _active(tokens: list[Token], lang: Language) -> list[Token]:
     return tokens
 
 
-_CLAUSE_BREAKS = frozenset({"that", "which", "who", "and", "or", "but", "if", "when", "not", "no", "never", "because", "is", "are", "was", "were", "has", "have", "will", "must", "should", "may", "can"})  # fmt: skip
+_CLAUSE_BREAKS = frozenset(
+    {
+        "that",
+        "which",
+        "who",
+        "and",
+        "or",
+        "but",
+        "if",
+        "when",
+        "not",
+        "no",
+        "never",
+        "because",
+        "is",
+        "are",
+        "was",
+        "were",
+        "has",
+        "have",
+        "will",
+        "must",
+        "should",
+        "may",
+        "can",
+    }
+)
 
 
 def _starts_adjunct(token: Token) -> bool:
