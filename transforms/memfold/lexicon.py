@@ -91,10 +91,9 @@ class Language:
     agreement: dict[str, str] = field(default_factory=dict)
     participles: dict[str, str] = field(default_factory=dict)
 
-    def words(self, section: str, key: str | None = None) -> dict[str, Any]:
-        """A section of the table as it stands in the file."""
-        found = self.table.get(section, {})
-        return found if key is None else found.get(key, {})
+    def words(self, section: str) -> Any:
+        """A section of the table as it stands in the file; an empty one where the table has none."""
+        return self.table.get(section, {})
 
 
 @cache
