@@ -245,49 +245,8 @@ def _item_of(memory: Memory) -> dict[str, Any]:
     return {"id": memory.memory_id, "content": memory.content, "metadata": metadata, **times, "importance": 0.5}
 
 
-class FilledPraisonAIFile:
-    """The JSON files of PraisonAI's FileMemory; a scope is a user, and the ids name their tier."""
-
-    def __init__(self, folder: Path, memories: Sequence[Memory]) -> None:
-        self.folder = folder
-        self.url = f"praisonai-file:{folder}"
-        self.ids = {each.memory_id: f"{each.tier or 'short_term'}:{each.memory_id}" for each in memories}
-        items: dict[str, list[dict[str, Any]]] = {"short_term": [], "long_term": []}
-        for each in memories:
-            metadata = json.loads(each.metadata or "{}") | ({"user_id": each.scope} if each.scope else {})
-            item = {"id": each.memory_id, "content": each.content, "metadata": metadata, "created_at": 1796070987.1}
-            items[each.tier or "short_term"].append(item)
-        for tier, its in items.items():
-            self._write(tier, its)
-
-    def open(self) -> MemoryStore:
-        return open_store(self.url)
-
-    def contents(self) -> dict[str, Any]:
-        return {f"{tier}:{item['id']}": item for tier in ("short_term", "long_term") for item in self._items(tier)}
-
-    def everything(self) -> Any:
-        return [(self.folder / f"{tier}.json").read_bytes() for tier in ("short_term", "long_term")]
-
-    def reword(self, memory_id: str, content: str) -> None:
-        tier, item_id = memory_id.split(":", 1)
-        items = self._items(tier)
-        self._write(tier, [item | {"content": content} if item["id"] == item_id else item for item in items])
-
-    def forget(self, memory_id: str) -> None:
-        tier, item_id = memory_id.split(":", 1)
-        self._write(tier, [item for item in self._items(tier) if item["id"] != item_id])
-
-    def _items(self, tier: str) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = json.loads((self.folder / f"{tier}.json").read_bytes())
-        return items
-
-    def _write(self, tier: str, items: list[dict[str, Any]]) -> None:
-        (self.folder / f"{tier}.json").write_text(json.dumps(items, indent=2, ensure_ascii=False))
-
-
 class FilledEvo:
-    """A file of evo's, as its version 6 makes it; a scope is a scope key, and every memory is one that evo distilled."""
+    """A file of evo's, as its version 6 makes it; a scope is a scope key, and evo distilled every memory itself."""
 
     def __init__(self, folder: Path, memories: Sequence[Memory]) -> None:
         self.path = folder / "evo.db"
@@ -393,7 +352,6 @@ STORES: dict[str, Callable[[Path, Sequence[Memory]], Filled]] = {
     "jsonl": FilledJsonl,
     "parquet": FilledParquet,
     "praisonai": FilledPraisonAI,
-    "praisonai-file": FilledPraisonAIFile,
     "praisonai-file": FilledPraisonAIFile,
     "sqlite": FilledSqlite,
 }

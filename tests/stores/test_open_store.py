@@ -57,7 +57,7 @@ def test_what_stands_before_a_host_is_not_shown():
     ("url", "what"),
     [
         ("sqlit:x.db", "no store is called 'sqlit'; did you mean 'sqlite'?"),
-        ("redis:x", "no store is called 'redis'; known: jsonl, parquet, praisonai, praisonai-file, sqlite"),
+        ("redis:x", f"no store is called 'redis'; known: {', '.join(sorted(KINDS))}"),
         ("jsonl:x?scop=user_id", "a jsonl: store has no option 'scop'; did you mean 'scope'?"),
         ("sqlite:x?mode=ro", "a sqlite: store has no option 'mode'; it takes none"),
     ],
@@ -100,7 +100,7 @@ def test_opening_the_registry_imports_no_adapter():
     code = (
         "import sys, memfold_flows.stores; "
         "print([name for name in sys.modules if name.startswith('memfold_flows.stores.') "
-        "and name.rsplit('.')[-1] in ('sqlite', 'jsonl', 'parquet', 'praisonai', 'praisonai_file')])"
+        "and name.rsplit('.')[-1] in ('sqlite', 'evo', 'jsonl', 'parquet', 'praisonai', 'praisonai_file')])"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
