@@ -75,11 +75,14 @@ def _expanded(tokens: list[Token], lang: Language) -> list[Token]:
     found: list[Token] = []
     owed = 0
     for token in tokens:
-        if owed and token.word in _AFTER_A_COPULA:
+        word = token.word
+        if not owed and token.kind == "word" and "'" not in word and word not in lang.contractions:
+            found.append(token)
+            continue
+        if owed and word in _AFTER_A_COPULA:
             owed = EQUALS
         marks = token.marks | owed
         owed = 0
-        word = token.word
         if token.kind == "hyphenated":
             found += _split_hyphens(word, marks, lang)
         elif token.kind != "word":
@@ -201,51 +204,48 @@ def _weekday_name(number: int, lang: Language) -> str:
 
 
 def _plain_words(tokens: list[Token], lang: Language) -> list[Token]:
-    """Articles and copulas out where the language allows, verbs without their -s, typos put right."""
+    """English without articles, copulas and the -s of verbs; in other languages these carry case, number or person."""
+    tokens = [token._replace(word="about", kind="word") if token.word in _ABOUT else token for token in tokens]
+    if not lang.table.get("drops_articles"):
+        return tokens
     found: list[Token] = []
     owed = 0
-    english = lang.code == "en"
     for place, token in enumerate(tokens):
         marks = token.marks | owed
+        before = found[-1].word if found else ""
+        gone = None if token.kind != "word" else _left_out(tokens, place, marks, before, lang)
+        if gone is not None:
+            owed = marks & ~CAPITAL | gone
+            continue
         owed = 0
         word = token.word
-        if token.kind == "symbol" and word in ("~", "≈"):
-            found.append(Token("about", "word", marks))
-            continue
-        if token.kind != "word":
-            found.append(Token(word, token.kind, marks))
-            continue
-        following = tokens[place + 1].word if place + 1 < len(tokens) else ""
-        if english and word in lang.articles and _is_article(tokens, place):
-            owed = marks & ~CAPITAL | ARTICLE | (DEFINITE if word == "the" else 0)
-            continue
-        if english and word in lang.copulas and _is_droppable_copula(following, lang):
-            owed = marks & ~CAPITAL | ARTICLE | EQUALS
-            continue
-        if english and word == "on" and following and _is_day(tokens, place + 1, lang):
-            owed = marks & ~CAPITAL | ARTICLE
-            continue
-        if (
-            english
-            and word == "at"
-            and marks & EQUALS
-            and tokens[place + 1 : place + 2]
-            and tokens[place + 1].kind in _PLACES
-        ):
-            owed = marks & ~CAPITAL
-            continue
-        if english and place == 0 and word in lang.agreement:
-            found.append(Token("user", "word", marks))
-            marks = 0
-        if english and word == "that" and found and found[-1].word in _REPORTING:
-            owed = marks & ~CAPITAL
-            continue
-        if english:
-            word = lang.agreement.get(word, word)
-        found.append(Token(word, "word", marks))
+        if token.kind == "word" and word in lang.agreement:
+            if place == 0:  # "Uses vim" leaves out who does
+                found.append(Token("user", "word", marks))
+                marks = 0
+            word = lang.agreement[word]
+        found.append(token if word == token.word and marks == token.marks else Token(word, token.kind, marks))
     return found
 
 
+def _left_out(tokens: list[Token], place: int, marks: int, before: str, lang: Language) -> int | None:
+    """The marks that a word leaves to the next one where it says nothing itself; None where it stays."""
+    word = tokens[place].word
+    following = tokens[place + 1] if place + 1 < len(tokens) else None
+    if following is None:
+        return None
+    if word in lang.articles and _is_article(tokens, place):
+        return ARTICLE | (DEFINITE if word == "the" else 0)
+    if word in lang.copulas and following.word not in lang.words("keep_copula_before"):
+        return ARTICLE | EQUALS
+    if word == "on" and _is_day(tokens, place + 1, lang):
+        return ARTICLE
+    if (word == "at" and marks & EQUALS and following.kind in _PLACES) or (word == "that" and before in _REPORTING):
+        return 0
+    return None
+
+
+_ABOUT = frozenset({"~", "≈"})
 _REPORTING = frozenset(
     {
         "says",
@@ -270,10 +270,6 @@ def _is_article(tokens: list[Token], place: int) -> bool:
     if place + 1 == len(tokens) or tokens[place + 1].marks & BOUNDARY:
         return False
     return tokens[place].word != "a" or not tokens[place].marks & CAPITAL
-
-
-def _is_droppable_copula(following: str, lang: Language) -> bool:
-    return bool(following) and following not in lang.words("keep_copula_before")
 
 
 # "The repo is at <URL>" says what "Repo: <URL>" says.
