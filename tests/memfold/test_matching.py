@@ -305,6 +305,55 @@ def test_a_conflict_is_reported_and_merges_nothing():
     assert pair["held"] is None
 
 
+# No chaining, and no leftovers
+
+
+def test_a_copy_that_reads_differently_must_match_the_survivor_itself():
+    """ "21 may" is a copy of "21 May", but only the latter is known to be a date; so it does not follow it further."""
+    found = match(
+        memory("ann", "Anniversary is May 21", use_count=9),
+        memory("bob", "Anniversary is 21 May", use_count=5),
+        memory("cat", "anniversary is 21 may", use_count=1),
+    )
+
+    assert found.folds == {"bob": "same > ann"}
+
+
+def test_those_that_stay_are_proposed_again_where_leaders_went():
+    """Ten memories have the same words. Eight fold into one, and only then the last two meet each other."""
+    wordings = [
+        opening + text
+        for text in ("the build is red today", "build is red today")
+        for opening in ("", "Note: ", "Remember: ", "User said that ")
+    ]
+    monday = [memory(f"a{number}", text, created_at=may(4)) for number, text in enumerate(wordings)]
+    tuesday = [memory(f"b{number}", text, created_at=may(5)) for number, text in enumerate(wordings[:2])]
+
+    found = match(*monday, *tuesday)
+
+    assert found.folds == {**{f"a{number}": "same > a0" for number in range(1, 8)}, "b1": "same > b0"}
+
+
+def test_the_verdict_is_asked_where_no_candidate_was_proposed(monkeypatch):
+    """Cat shares no word with ann, but it is a neighbour of bob, whom ann takes, and the verdict is that it matches."""
+
+    def says_same(corpus, left, right, **_):
+        none = np.zeros(len(left))
+        return replace(judge(corpus, left, right, **_), verdict=none.astype(np.int8), winner=none.astype(np.int8))
+
+    judge = verdicts.judge
+    monkeypatch.setattr(verdicts, "judge", says_same)
+    monkeypatch.setattr(verdicts, "would_lose", lambda corpus, removed, kept: ())
+
+    found = match(
+        memory("ann", "alder birch cedar damson", use_count=9),
+        memory("bob", "cedar damson elder fir", use_count=5),
+        memory("cat", "elder fir ginkgo hazel", use_count=1),
+    )
+
+    assert found.folds == {"bob": "same > ann", "cat": "same > ann"}
+
+
 # What must always hold
 
 CONTENTS = [
