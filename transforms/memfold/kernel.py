@@ -31,15 +31,15 @@ NARROWED = NEGATION | LIMIT | QUANTIFIER | MODAL
 COORDINATOR, DISJUNCTION, ORDER = BIT["coordinator"], BIT["disjunction"], BIT["order"]
 JOINS = BIT["preposition"] | BIT["conjunction"] | COORDINATOR
 TIMEY = DATE | TIME | BIT["time_word"]
-FUNCTION = JOINS | BIT["adjunct"] | BIT["anaphora"]
+FUNCTION = JOINS | BIT["adjunct"] | BIT["function"]
 STARTS_ADJUNCT = BIT["adjunct"] | DATE | TIME
-BIT_ADJUNCT = BIT["adjunct"]
+BIT_ADJUNCT, BIT_IDENTIFIER, SUBJECT = BIT["adjunct"], BIT["identifier"], BIT["subject"]
 LIST_HEAD = BIT["verb"] | BIT["preposition"]
 FIXED_IN_LIST = (
     NUMBER | TIME | NEGATION | LIMIT | CONDITION | QUESTION | ORDER | MODAL | BIT["direction"] | BIT["preposition"]
 )
 NOUN_PHRASE = ARTICLE | COLON | BRACKET | COMMA
-LONGEST_SLOT, LONGEST_LIST = 4, 40
+LONGEST_SLOT, LONGEST_LIST, LONGEST_NEWS = 4, 40, 12
 
 
 @jit
@@ -89,9 +89,9 @@ def judge_pair(tokens, marks, kinds, a0, a1, b0, b1, a_traits, b_traits, newer, 
             return (DISTINCT, 0, 0) if b_traits & SAYS_A_DAY != 0 and not same_day else (CONTAINS, 1, n - m)
         if m > n and _adds_only(tokens, marks, kinds, b0, b1, n, b_traits):
             return (DISTINCT, 0, 0) if a_traits & SAYS_A_DAY != 0 and not same_day else (CONTAINS, 2, m - n)
-    if newer == 1 and _supersedes(tokens, kinds, a0, a1, b0, b1):
+    if newer == 1 and _supersedes(tokens, marks, kinds, a0, a1, b0, b1, b_traits):
         return SUPERSEDES, 1, 0
-    if newer == 2 and _supersedes(tokens, kinds, b0, b1, a0, a1):
+    if newer == 2 and _supersedes(tokens, marks, kinds, b0, b1, a0, a1, a_traits):
         return SUPERSEDES, 2, 0
     if _conflicts(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix):
         return CONFLICT, newer, 0
@@ -334,22 +334,34 @@ def _adds_only(tokens, marks, kinds, start, end, length, traits):  # type: ignor
 
 
 @jit
-def _supersedes(tokens, kinds, new0, new1, old0, old1):  # type: ignore[no-untyped-def]
-    """Whether the newer side says of the older one's subject that something changed."""
+def _supersedes(tokens, marks, kinds, new0, new1, old0, old1, old_traits):  # type: ignore[no-untyped-def]
+    """Whether the newer side says that what the older one says has changed.
+
+    It must hold a word of change that the older lacks, and most of what the older says beside its subject. A note many
+    times as long speaks of other things, too, and supersedes nothing; nor does one on another ticket.
+    """
+    old, new = old1 - old0, new1 - new0
+    if old < 2 or new > 2 * old + LONGEST_NEWS:
+        return False
+    names_another = kinds[old0 + 1] & (NUMBER | BIT_IDENTIFIER) and not marks[old0 + 1] & EQUALS
+    if names_another and not _has(tokens, new0, new1, tokens[old0 + 1]):
+        return False
     changed = False
     for i in range(new0, new1):
         if kinds[i] & CHANGE and not _has(tokens, old0, old1, tokens[i]):
             changed = True
-    if not changed or old1 - old0 < 2:
-        return False
-    content = shared = 0
+    content = shared = subjects = 0
     for i in range(old0, old1):
         if kinds[i] & FUNCTION:
             continue
+        is_shared = _has(tokens, new0, new1, tokens[i])
+        if kinds[i] & SUBJECT:
+            subjects += is_shared
+            continue
         content += 1
-        if _has(tokens, new0, new1, tokens[i]):
-            shared += 1
-    return shared > 1 and 2 * shared >= content
+        shared += is_shared
+    most = 3 if old_traits & UNSPACED else 2  # a name of two characters is two tokens
+    return changed and shared > 0 and shared + subjects > 1 and most * shared >= content
 
 
 @jit

@@ -36,12 +36,13 @@ CLASSES = (
     "coordinator",
     "adjunct",
     "order",
-    "anaphora",
+    "function",
     "time_word",
     "verb",
     "unit",
     "disjunction",
     "wish",
+    "subject",
 )
 BIT: dict[str, int] = {name: 1 << position for position, name in enumerate(CLASSES)}
 
@@ -141,6 +142,8 @@ def classes(code: str) -> dict[str, int]:
                 continue
             for word in (joined(_cut(text)), f"{text}s" if (code, key) == ("en", "weekdays") else ""):
                 found[word] = found.get(word, 0) | BIT["date"]
+    for word in table.get("articles", []):
+        found[word] = found.get(word, 0) | BIT["function"]
     for verb in table.get("verbs", {}).get("agreement", []):
         found[verb] = found.get(verb, 0) | BIT["verb"]
     return found
