@@ -1,7 +1,8 @@
 """The pass in process, behind PraisonAI's two protocols: ``Consolidator`` and ``AsyncConsolidator``.
 
 They take the live memory of an agent (``agent._memory_instance``): a ``Memory`` on SQLite, whose files are opened
-beside the object, or a ``FileMemory``, whose lock is held while its files are rewritten and which reads them after.
+beside the object; a ``FileMemory``, whose lock is held while its files are rewritten and which reads them after; or
+one without files, by its own listing and deletes (``stores/praisonai_live.py``), which no undo can reach afterwards.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +20,13 @@ from memfold.contract import ConsolidationResult
 from memfold.errors import BadUsage
 
 if TYPE_CHECKING:
+    from memfold_flows.pipeline import StepRunner
     from memfold_flows.receipts import Receipt
+    from memfold_flows.runs import RunDirectory
     from memfold_flows.stores.base import MemoryStore
+    from memfold_flows.stores.praisonai_live import Wait
+
+_CONFLICTS_NAMED = 100
 
 
 def _utc_now() -> datetime:
@@ -45,30 +52,49 @@ class Consolidator:
             MemfoldError: the pass failed; what was committed before stands, and an undo takes it back.
         """
         _require_limit(max_loss_fraction)
-        store = _store_of(memory)
+        return self._consolidate(memory, max_loss_fraction, wait=None)
+
+    def _consolidate(self, memory: Any, max_loss_fraction: float, *, wait: Wait | None) -> ConsolidationResult:
+        store = _store_of(memory, wait)
         if store is None:
             return ConsolidationResult(retained_originals=0, reason="nothing was ever stored in this memory")
         from memfold_flows import pipeline, settings
         from memfold_flows.runs import RunDirectory, new_run_id, runs_folder
 
         now = self._clock()
+        chosen = settings.load({**self._thresholds, "max_loss_fraction": float(max_loss_fraction)})
+        policy = chosen.policy(as_of=now, traits=store.traits)
         run_id = new_run_id(now, secrets.token_bytes(3))
         run = RunDirectory.create(runs_folder(os.environ.get("MEMFOLD_HOME")) / run_id, run_id)
-        chosen = settings.load({**self._thresholds, "max_loss_fraction": max_loss_fraction})
-        policy = chosen.policy(as_of=now, traits=store.traits)
-        receipt = pipeline.consolidate(store, run, policy, clock=self._clock, keep_snapshots=chosen.keep_snapshots)
-        return _result(receipt)
+        seconds: dict[str, float] = {}
+        receipt = pipeline.consolidate(
+            store, run, policy, clock=self._clock, keep_snapshots=chosen.keep_snapshots, step=_timing(seconds)
+        )
+        return _result(receipt, {**_found(store, run), "step_seconds": seconds, "seconds": sum(seconds.values())})
 
 
 class AsyncConsolidator:
-    """The same for callers that await: the pass runs in a thread, and the event loop goes on."""
+    """The same for callers that await: the pass runs in a thread, and the event loop goes on.
+
+    Where the memory has ``aget_all_memories``, that is awaited on the caller's loop.
+    """
 
     def __init__(self, *, clock: Callable[[], datetime] = _utc_now, **thresholds: Any) -> None:
         self._consolidator = Consolidator(clock=clock, **thresholds)
 
     async def aconsolidate(self, memory: Any, *, max_loss_fraction: float = 0.25) -> ConsolidationResult:
         """One whole pass over the memory; see ``Consolidator.consolidate``."""
-        return await asyncio.to_thread(self._consolidator.consolidate, memory, max_loss_fraction=max_loss_fraction)
+        _require_limit(max_loss_fraction)
+        loop = asyncio.get_running_loop()
+
+        def wait(awaitable: Awaitable[Any]) -> Any:
+            return asyncio.run_coroutine_threadsafe(_awaited(awaitable), loop).result()
+
+        return await asyncio.to_thread(self._consolidator._consolidate, memory, max_loss_fraction, wait=wait)
+
+
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
 
 
 def _require_limit(max_loss_fraction: float) -> None:
@@ -78,8 +104,8 @@ def _require_limit(max_loss_fraction: float) -> None:
         raise ValueError("max_loss_fraction must be finite and within [0.0, 1.0]") from None
 
 
-def _store_of(memory: Any) -> MemoryStore | None:
-    """The files of a live memory as a store; None where it has none yet, because nothing was ever stored.
+def _store_of(memory: Any, wait: Wait | None) -> MemoryStore | None:
+    """A live memory as a store; None where it has no file yet, because nothing was ever stored.
 
     The kinds are told by what they have, so that PraisonAI itself need not be installed.
     """
@@ -87,11 +113,9 @@ def _store_of(memory: Any) -> MemoryStore | None:
         return _file_store(memory)
     if getattr(memory, "provider", None) == "sqlite" and hasattr(memory, "short_db") and hasattr(memory, "long_db"):
         return _sqlite_store(memory)
-    kind = getattr(memory, "provider", None) or type(memory).__name__
-    raise BadUsage(
-        f"memfold cannot change a memory of kind {kind!r} safely, and did not read it; "
-        "it takes PraisonAI's Memory with provider sqlite, and FileMemory"
-    )
+    from memfold_flows.stores.praisonai_live import LiveStore, find_calls
+
+    return LiveStore(memory, find_calls(memory, wait=wait))
 
 
 def _sqlite_store(memory: Any) -> MemoryStore | None:
@@ -118,33 +142,79 @@ def _file_store(memory: Any) -> MemoryStore | None:
     return LiveFileStore(folder, lock=memory._lock, reload=memory._load_all)
 
 
-def _result(receipt: Receipt) -> ConsolidationResult:
+def _timing(seconds: dict[str, float]) -> StepRunner:
+    """A step runner that notes how long each step took."""
+
+    def run(name: str, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return function(*arguments, **options)
+        finally:
+            seconds[name] = time.perf_counter() - began
+
+    return run
+
+
+def _found(store: MemoryStore, run: RunDirectory) -> dict[str, Any]:
+    """What the plan found beside its actions, by ids: words of memories do not belong in a log."""
+    import pyarrow.compute as pc
+
+    pairs = run.read("pairs", ["left_id", "right_id", "verdict", "held"])
+    contradict = pc.is_in(pairs["verdict"], value_set=_strings("conflict", "supersedes"))
+    conflicts = pairs.filter(pc.and_(contradict, pc.is_null(pairs["held"])))
+    named = conflicts.slice(0, _CONFLICTS_NAMED).select(["left_id", "right_id"])
+    return {
+        "conflict_count": conflicts.num_rows,
+        "conflicts": [list(pair.values()) for pair in named.to_pylist()],
+        "left_alone": dict(getattr(store, "left_alone", {})),
+    }
+
+
+def _strings(*words: str) -> Any:
+    import pyarrow as pa
+
+    return pa.array(words, pa.string())
+
+
+def _result(receipt: Receipt, found: dict[str, Any]) -> ConsolidationResult:
+    from memfold_flows.receipts import State
+
     totals = receipt.totals
     refused = {scope.scope: list(scope.refused) for scope in receipt.refused}
-    changed = totals.merged + totals.promoted + totals.pruned > 0
+    lost = totals.lost_strict if receipt.limit.strict_entries else totals.lost
+    counts = {
+        "entries_before": totals.entries_before,
+        "entries_after": totals.entries_after,
+        "merged": totals.merged,
+        "promoted": totals.promoted,
+        "pruned": totals.pruned,
+    }
     return ConsolidationResult(
-        entries_before=totals.entries_before,
-        entries_after=totals.entries_after,
-        merged=totals.merged,
-        promoted=totals.promoted,
-        pruned=totals.pruned,
-        rejected=bool(refused) and not changed,
+        **counts,
+        rejected=receipt.state is State.REJECTED,
         reason=_reason(receipt, refused),
-        retained_originals=totals.entries_before - totals.lost,
+        retained_originals=totals.entries_before - lost,
+        # Users log it with extra=result.context, so no key may be one that a log record has itself.
         context={
             "run_id": receipt.run_id,
             "run_dir": receipt.run_dir,
             "store": receipt.store,
             "state": str(receipt.state),
-            "seconds": (receipt.ended_at - receipt.began_at).total_seconds(),
-            "longest_hold_seconds": receipt.longest_hold_seconds,
-            "loss_fraction": totals.loss_fraction,
-            "loss_fraction_strict": totals.loss_fraction_strict,
+            **counts,
+            "expired": totals.expired,
             "held": totals.held,
             "waits": totals.waits,
+            "lost": totals.lost,
+            "lost_strict": totals.lost_strict,
+            "loss_fraction": totals.loss_fraction,
+            "loss_fraction_strict": totals.loss_fraction_strict,
+            "longest_hold_seconds": receipt.longest_hold_seconds,
             "scopes": refused,
             "drifted": {each.memory_id: each.why for each in receipt.drifted},
             "metadata_conflicts": {each.memory_id: each.why for each in receipt.metadata_conflicts},
+            "fields_left_out": list(receipt.fields_left_out),
+            "new_ids": dict(receipt.new_ids),
+            **found,
         },
     )
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from memfold.contract import ConsolidationResult
@@ -131,21 +135,41 @@ def test_a_refused_pass_is_a_result_and_writes_nothing(live_memory):
     assert live_memory.get_all_memories() == before
 
 
-@pytest.mark.parametrize("limit", [None, "0.25", True, -0.1, 1.5, float("nan"), 10**400])
+BAD_LIMITS = [
+    *(None, "0.25", b"0.25", True, False, [], 0.25j, Decimal("0.25"), Fraction(1, 4)),
+    *(-0.1, -5e-324, 1.5, 1.0000000000000002, 2, float("nan"), float("inf"), 10**400, -(10**400)),
+    *(np.float32(0.25), np.int64(0), np.bool_(True), np.array(0.25), np.float64("nan")),
+]
+
+
+class Unread:
+    """A memory that may not be touched."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of the memory was looked at")
+
+
+@pytest.mark.parametrize("limit", BAD_LIMITS, ids=repr)
 def test_a_bad_limit_is_refused_before_the_memory_is_read(limit):
-    """Anything but a real number in [0, 1]; also the one on which the original overflows."""
+    """Anything but a real number in [0, 1]; also those on which the original overflows."""
     with pytest.raises(ValueError, match="max_loss_fraction must be"):
-        consolidator().consolidate(object(), max_loss_fraction=limit)
+        consolidator().consolidate(Unread(), max_loss_fraction=limit)
+    with pytest.raises(ValueError, match="max_loss_fraction must be"):
+        asyncio.run(AsyncConsolidator().aconsolidate(Unread(), max_loss_fraction=limit))
 
 
-def test_a_memory_without_files_is_refused(tmp_path, monkeypatch):
-    """What cannot be changed as a whole or undone is left alone."""
-    monkeypatch.chdir(tmp_path)
-    from praisonaiagents.memory import Memory
+@pytest.mark.parametrize("limit", [0, 1, 0.0, 1.0, np.float64(0.25)], ids=repr)
+def test_a_limit_that_praisonai_takes_is_taken(live_memory, limit):
+    """Whole numbers and NumPy's double are real numbers."""
+    live_memory.store_long_term(TEXT, metadata=dict(ANN))
+    live_memory.store_long_term(TEXT, metadata=dict(ANN))
 
-    with pytest.raises(BadUsage, match="cannot change a memory of kind 'in_memory' safely, and did not read it"):
-        consolidator().consolidate(Memory({"provider": "in_memory"}))
-    with pytest.raises(BadUsage, match="kind 'NoneType'"):
+    assert consolidator().consolidate(live_memory, max_loss_fraction=limit).merged == 1
+
+
+def test_what_is_no_memory_is_refused():
+    """An agent without memory has None there."""
+    with pytest.raises(BadUsage, match=r"kind 'NoneType' safely, and did not read it: it has no get_all_memories"):
         consolidator().consolidate(None)
 
 
@@ -160,13 +184,57 @@ def test_a_memory_in_which_nothing_was_stored_is_left_without_files(live_memory,
 
 
 def test_the_context_can_be_logged(live_memory):
-    """People log it as extra=result.context; a key that a log record has itself would raise."""
+    """People log it as extra=result.context; a key that a log record has itself would raise or hide it."""
     live_memory.store_long_term(TEXT, metadata=dict(ANN))
+    of_a_record = set(dir(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
     result = consolidator().consolidate(live_memory)
 
+    assert set(result.context) & of_a_record == set()
     logging.getLogger("night").info("done", extra=result.context)
-    assert Path(result.context["run_dir"]).name == result.context["run_id"]
+    json.dumps(result.context)
+
+
+def test_the_context_says_what_was_counted_how_long_it_took_and_which_run_it_was(live_memory):
+    """Counts are summed over scopes; both loss figures stand beside the one that the result computes."""
+    for user in ("ann", "bob"):
+        for text in (TEXT, TEXT, "The kitchen opens at 8.", "The kitchen opens at 9."):
+            live_memory.store_long_term(text, metadata={"user_id": user, "session_id": "s1"})
+
+    result = consolidator().consolidate(live_memory)
+
+    context = result.context
+    assert (context["entries_before"], context["entries_after"], context["merged"]) == (8, 6, 2)
+    assert (context["loss_fraction"], context["loss_fraction_strict"]) == (0.0, 0.25)
+    assert (context["conflict_count"], len(context["conflicts"])) == (2, 2)
+    assert list(context["step_seconds"]) == ["snapshot", "match", "model", "gate", "rewrite", "apply", "receipt"]
+    assert context["seconds"] == pytest.approx(sum(context["step_seconds"].values()))
+    assert Path(context["run_dir"]).name == context["run_id"]
+    assert TEXT not in json.dumps(context)
+
+
+def test_a_scope_that_is_refused_beside_others_does_not_reject_the_pass(sqlite_memory):
+    """Rejected means that the gate stopped everything; which scope it stopped, and why, stands in the context."""
+    for text in (TEXT, "The search index is rebuilt at 02:30.", "Ann prefers short answers."):
+        sqlite_memory.store_long_term(text, metadata={**ANN, "quality": 0.2})
+    for _ in range(2):
+        sqlite_memory.store_long_term(TEXT, metadata={"user_id": "bob", "session_id": "s1", "quality": 0.9})
+
+    result = consolidator(stale_min_age_days=1, stale_max_importance=0.5).consolidate(sqlite_memory)
+
+    assert (result.rejected, result.merged, result.entries_before, result.entries_after) == (False, 1, 5, 4)
+    assert list(result.context["scopes"]) == ["ann"]
+    assert result.context["scopes"]["ann"][0] in result.reason
+
+
+def test_strict_entries_make_the_result_count_copies_as_lost(live_memory):
+    """The loss that PraisonAI computes from the result is the one that the gate held against the limit."""
+    for text in (TEXT, TEXT, "The kitchen opens at 8.", "The lift is out."):
+        live_memory.store_long_term(text, metadata=dict(ANN))
+
+    result = consolidator(strict_entries=True).consolidate(live_memory)
+
+    assert (result.merged, result.loss_fraction, result.exceeds_loss(0.25)) == (1, 0.25, False)
 
 
 def test_importing_it_stays_light():
