@@ -197,7 +197,7 @@ def _is_day_context(tokens: list[Token], place: int, short: dict[str, int], lang
 
 
 def _weekday_name(number: int, lang: Language) -> str:
-    return next(name for name, value in lang.words("weekdays").items() if value == number)
+    return next(str(name) for name, value in lang.words("weekdays").items() if value == number)
 
 
 # ------------------------------------------------------------------------------------------------------------- words

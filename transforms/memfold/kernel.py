@@ -256,15 +256,22 @@ def _is_list_place(tokens, marks, kinds, start, end, a, width):  # type: ignore[
     after = a + width
     if after < end and not (marks[after] & BOUNDARY or kinds[after] & JOINS):
         return False
-    separators = 0
+    separators = items = with_article = 0
     for i in range(a, after):
         kind = kinds[i]
-        if kind & COORDINATOR or (i > a and marks[i] & COMMA):
+        begins = i > a and (marks[i] & COMMA != 0 or kinds[i - 1] & COORDINATOR != 0)
+        if kind & COORDINATOR or (begins and marks[i] & COMMA):
             separators += 1
-        elif kind & FIXED_IN_LIST and not (framed and kind & NUMBER):
+        if not kind & COORDINATOR and kind & FIXED_IN_LIST and not (framed and kind & NUMBER):
             return False
+        if begins and not kind & COORDINATOR:
+            # "Ana, a nurse, and Ben, a vet" is no list of four.
+            with_article += marks[i] & ARTICLE != 0
+            items += 1
         if i > a and marks[i] & HARD:
             return False
+    if with_article not in (0, items):
+        return False
     i = a - 1
     while i >= start:
         if kinds[i] & ORDER or (kinds[i] & COORDINATOR and not marks[a] & COMMA):
@@ -272,7 +279,7 @@ def _is_list_place(tokens, marks, kinds, start, end, a, width):  # type: ignore[
         if marks[i] & HARD:
             break
         i -= 1
-    i = after
+    i = after + 1 if after < end and kinds[after] & COORDINATOR else after
     while i < end and not marks[i] & HARD:
         if kinds[i] & (ORDER | COORDINATOR):
             return False
