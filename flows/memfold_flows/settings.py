@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated, Any, get_type_hints
 
 import yaml
-from pydantic import BeforeValidator, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -24,6 +26,8 @@ from memfold.errors import BadUsage
 from memfold.policy import Policy
 from memfold_flows.stores.base import StoreTraits
 
+logger = logging.getLogger(__name__)
+
 PREFIX = "MEMFOLD_"
 FILE = "memfold.yaml"
 
@@ -35,26 +39,44 @@ _OTHER_VARIABLES = {"MEMFOLD_HOME", "MEMFOLD_REQUIRE_ALL"}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a person may set for a pass: the thresholds of ``Policy``, and whether runs keep the whole snapshot."""
+    """What a person may set for a pass: the thresholds of ``Policy``, and whether runs keep the whole snapshot.
+
+    ``enabled`` and ``cron`` are those of ``memory.consolidation`` in the file: whether the flow and ``memfold run`` do
+    anything at all, and when ``memfold serve`` runs a pass.
+    """
 
     thresholds: Mapping[str, Any]
     keep_snapshots: bool = False
+    enabled: bool = True
+    cron: str | None = None
 
     def policy(self, *, as_of: datetime, traits: StoreTraits) -> Policy:
-        """The thresholds in force for a pass over a store of this kind.
+        """The thresholds in force for a pass over a store of this kind, without those that it has no use for.
 
         Raises:
             BadUsage: a value is out of its range.
         """
+        without = self.without_effect(traits)
+        if without:
+            logger.warning("%s left out: %s", ", ".join(without), _no_promotion(traits))
         try:
             return Policy(
                 as_of=as_of,
                 session_recall=traits.session_recall,
                 updated_with_text=traits.updated_with_text,
-                **self.thresholds,
+                **{**self.thresholds, **dict.fromkeys(without)},
             )
         except ValueError as error:
             raise BadUsage(f"{error}; nothing was planned") from error
+
+    def without_effect(self, traits: StoreTraits) -> tuple[str, ...]:
+        """The thresholds that are set although a store of this kind moves no memory from tier to tier."""
+        return () if traits.promotes else tuple(name for name in _PROMOTES if self.thresholds.get(name) is not None)
+
+    def why_without_effect(self, traits: StoreTraits) -> str | None:
+        """Those thresholds and the reason, for a person; None where all have their effect."""
+        without = self.without_effect(traits)
+        return f"{', '.join(without)} left out: {_no_promotion(traits)}" if without else None
 
 
 def load(flags: Mapping[str, Any]) -> Settings:
@@ -73,7 +95,13 @@ def load(flags: Mapping[str, Any]) -> Settings:
         raise BadUsage(f"{FILE} is not YAML ({' '.join(str(error).split())}); nothing was done") from None
     except (SettingsError, TypeError, ValueError) as error:
         raise BadUsage(f"{FILE} must hold one name: value a line ({error}); nothing was done") from None
-    return Settings(keep_snapshots=values.pop("keep_snapshots"), thresholds=values)
+    consolidation = values.pop("memory")["consolidation"]
+    return Settings(
+        keep_snapshots=values.pop("keep_snapshots"),
+        enabled=consolidation["enabled"],
+        cron=consolidation["cron"],
+        thresholds=values,
+    )
 
 
 class _Sources(BaseSettings):
@@ -88,7 +116,50 @@ class _Sources(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, YamlConfigSettingsSource(settings_cls)
+        return init_settings, env_settings, _File(settings_cls)
+
+
+class _File(YamlConfigSettingsSource):
+    """``memfold.yaml``, where the loss limit may also stand under ``memory.consolidation``."""
+
+    def __call__(self) -> dict[str, Any]:
+        values = super().__call__()
+        memory = values.get("memory")
+        consolidation = memory.get("consolidation") if isinstance(memory, dict) else None
+        if not isinstance(consolidation, dict) or consolidation.get("max_loss_fraction") is None:
+            return values
+        if "max_loss_fraction" in values:
+            raise BadUsage(
+                f"{FILE} sets max_loss_fraction twice, also under memory.consolidation; nothing was done. Keep one."
+            )
+        return {**values, "max_loss_fraction": consolidation["max_loss_fraction"]}
+
+
+_CRON = re.compile(r"(?:cron:)?\s*(\S+(?:\s+\S+){4})\s*")
+
+
+def _cron(value: object) -> object:
+    """Five fields, in the bare form or as PraisonAI's scheduler takes it, with ``cron:`` in front."""
+    if not isinstance(value, str):
+        return value
+    match = _CRON.fullmatch(value)
+    if match is None:
+        raise ValueError("should be five fields as in cron, such as 0 3 * * *")
+    return " ".join(match[1].split())
+
+
+class _Consolidation(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: bool = True
+    cron: Annotated[str | None, BeforeValidator(_cron)] = None
+    max_loss_fraction: float | None = None
+
+
+class _Memory(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    consolidation: _Consolidation = _Consolidation()
 
 
 def _words(value: object) -> object:
@@ -110,7 +181,12 @@ def _fields() -> dict[str, Any]:
 
 
 _FIELDS = _fields()
-_SettingsSources = create_model("_SettingsSources", __base__=_Sources, **_FIELDS)
+_SettingsSources = create_model("_SettingsSources", __base__=_Sources, memory=(_Memory, _Memory()), **_FIELDS)
+_PROMOTES = tuple(name for name in _FIELDS if name.startswith("promote_min_"))
+
+
+def _no_promotion(traits: StoreTraits) -> str:
+    return f"this store moves no memory from tier to tier{traits.no_promotion and f' ({traits.no_promotion})'}"
 
 
 def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
@@ -123,11 +199,12 @@ def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
 def _explain(error: ValidationError) -> str:
     problems = []
     for problem in error.errors(include_url=False):
-        name = str(problem["loc"][0]) if problem["loc"] else "a setting"
+        place = problem["loc"] if problem["loc"][:1] == ("memory",) else problem["loc"][:1]
+        name = ".".join(map(str, place)) or "a setting"
         if problem["type"] == "extra_forbidden":
             problems.append(f"unknown setting {name!r} in {FILE}{_nearest(name, _FIELDS)}")
         else:
-            said = problem["msg"].removeprefix("Input ").replace("'", "")
+            said = problem["msg"].removeprefix("Input ").removeprefix("Value error, ").replace("'", "")
             problems.append(f"{name} {said}, got {problem['input']!r}")
     return f"{'; '.join(problems)}; nothing was done"
 

@@ -31,6 +31,8 @@ class StoreTraits:
     updated_with_text: bool = False
     #: Whether a row can move from ``short_term`` to ``long_term``.
     promotes: bool = False
+    #: Why it cannot, where it could be otherwise.
+    no_promotion: str = ""
     #: Whether the system keeps a digest of its own of a scope: evo's, over titles and contents.
     digests_titles: bool = False
     #: Rows that one transaction touches at most, so that the write lock is held about a second; None: all in one.

@@ -57,6 +57,10 @@ _TRAITS = StoreTraits(
     # Agents lose a turn when they wait 10 s for the lock; 5,000 rows take far less than one.
     rows_per_transaction=5_000,
 )
+_IN_WAL: dict[str, Any] = {
+    "promotes": False,
+    "no_promotion": "one of its two files is in WAL mode; with pragma journal_mode = delete on both it does",
+}
 _ROWS_PER_READ = 2_000
 _PARAMETERS_PER_QUERY = 900
 
@@ -79,7 +83,7 @@ class PraisonAIStore:
     def __init__(self, files: MemoryFiles) -> None:
         self._files = files
         self.url = _url(files)
-        self.traits = replace(_TRAITS, promotes=files.is_one_file or not _any_wal(files))
+        self.traits = _TRAITS if files.is_one_file or not _any_wal(files) else replace(_TRAITS, **_IN_WAL)
         #: Why rows of the last snapshot are left alone, and how many: PraisonAI cannot read them either.
         self.left_alone: Counter[str] = Counter()
 
