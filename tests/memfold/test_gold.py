@@ -73,7 +73,6 @@ def test_paws_word_swaps_stay_apart():
     assert sum(merges_without_times([row for row in rows if row["label"] == 0])) <= 10
 
 
-@pytest.mark.long
 def test_paws_word_swaps_stay_apart_in_six_languages():
     """At most 2 % of the translated non-paraphrases merge in any language; most of those that do are equal texts."""
     rows = [row for row in pq.read_table(GOLD / "pawsx_multilingual.parquet").to_pylist() if row["label"] == 0]

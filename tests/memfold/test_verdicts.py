@@ -184,3 +184,13 @@ def test_the_compiled_kernel_is_loaded_from_the_same_file():
 
     assert compiled.__file__ == judge_rows.__code__.co_filename
     assert compiled.judge_rows.py_func.__code__.co_code == judge_rows.__code__.co_code
+
+
+def test_very_long_texts_are_judged_in_order_only():
+    """Two pages with a paragraph moved stay apart; judging them takes no longer than reading them."""
+    page = " ".join(f"The node n{number} holds shard s{number}." for number in range(2000))
+    moved = " ".join(f"The node n{number} holds shard s{number}." for number in [*range(1000, 2000), *range(1000)])
+
+    assert verdict(page, page)[0] == "same"
+    assert verdict(page, moved)[0] == "distinct"
+    assert verdict(page, page.replace("n1999", "n1998"))[0] == "conflict"

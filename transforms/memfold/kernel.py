@@ -40,6 +40,8 @@ FIXED_IN_LIST = (
 )
 NOUN_PHRASE = ARTICLE | COLON | BRACKET | COMMA
 LONGEST_SLOT, LONGEST_LIST, LONGEST_NEWS = 4, 40, 12
+# Comparing words without their order takes quadratic time; texts of more words are compared in order only.
+LONGEST_MOVED = 400
 
 
 @jit
@@ -102,7 +104,7 @@ def judge_pair(tokens, marks, kinds, a0, a1, b0, b1, a_traits, b_traits, newer, 
 def _is_reordered(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix, both_known):  # type: ignore[no-untyped-def]
     """Whether the same words stand in another order that carries no fact: an adjunct moved, or the items of a list."""
     width = a1 - a0 - prefix - suffix
-    if width < 2 or not _same_words(tokens, a0 + prefix, b0 + prefix, width):
+    if width < 2 or width > LONGEST_MOVED or not _same_words(tokens, a0 + prefix, b0 + prefix, width):
         return False
     if _is_rotated(tokens, marks, kinds, a0, a1, b0, b1, prefix, width):
         return True
@@ -348,7 +350,7 @@ def _supersedes(tokens, marks, kinds, new0, new1, old0, old1, old_traits):  # ty
     times as long speaks of other things, too, and supersedes nothing; nor does one on another ticket.
     """
     old, new = old1 - old0, new1 - new0
-    if old < 2 or new > 2 * old + LONGEST_NEWS:
+    if old < 2 or old > LONGEST_MOVED or new > 2 * old + LONGEST_NEWS:
         return False
     names_another = kinds[old0 + 1] & (NUMBER | BIT_IDENTIFIER) and not marks[old0 + 1] & EQUALS
     if names_another and not _has(tokens, new0, new1, tokens[old0 + 1]):
@@ -385,8 +387,10 @@ def _conflicts(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix):  # type: i
     n, m = a1 - a0, b1 - b0
     a_slot, b_slot = n - prefix - suffix, m - prefix - suffix
     shared = prefix + suffix
+    if n == m and 2 < n <= LONGEST_MOVED and _same_words(tokens, a0, b0, n):
+        return True
     if shared < 1 or a_slot > LONGEST_SLOT or b_slot > LONGEST_SLOT:
-        return n == m and n > 2 and _same_words(tokens, a0, b0, n)
+        return False
     turned = False
     for i in range(a0 + prefix, a1 - suffix):
         turned = turned or kinds[i] & (NEGATION | POLARITY | MODAL | QUANTIFIER | QUESTION | LIMIT | CONDITION) != 0
