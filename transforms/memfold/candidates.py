@@ -218,8 +218,10 @@ def _nearest(sets: TokenSets, table: _Rows, pairs: I64, closeness: Closeness) ->
     share = common / np.minimum(*sizes)
     jaccard = common / (sizes[0] + sizes[1] - common)
     nearest_first = close[np.lexsort((pairs[1, close], pairs[0, close], -jaccard[close], -share[close]))]
-    kept = nearest_first[among_nearest(pairs[:, nearest_first], NEAREST)]
-    return pairs[:, np.sort(kept)], pairs[0, np.setdiff1d(close, kept)]
+    is_kept = among_nearest(pairs[:, nearest_first], NEAREST)
+    had_more = np.zeros(len(table.sets), bool)
+    had_more[pairs[0, nearest_first[~is_kept]]] = True
+    return pairs[:, np.sort(nearest_first[is_kept])], np.flatnonzero(had_more)
 
 
 def _join(sets: TokenSets, table: _Rows, closeness: Closeness, *, budget: int | None) -> I64:
