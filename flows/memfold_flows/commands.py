@@ -122,6 +122,9 @@ def run(
 ) -> None:
     """Plan, gate and apply in one go."""
     target = _target(url, out=out, in_place=in_place)
+    if not settings.load(flags).enabled:
+        _switched_off(url, as_json=as_json)
+        return
     with _planned(url, scopes=scopes, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, flags=flags, target=target) as (
         opened,
         run,
@@ -217,6 +220,8 @@ def _planned(
     options = {**(target or {}), **_skip_bad_options(url, folder, skip_bad=skip_bad)}
     with _opened(url, options) as opened:
         policy = chosen.policy(as_of=began_at if as_of is None else _moment(as_of), traits=opened.traits)
+        if why := chosen.why_without_effect(opened.traits):
+            _warn(why)
         run = RunDirectory.create(folder, run_id)
         try:
             report = pipeline.plan(opened, run, policy, clock=now, scopes=scopes)
@@ -248,6 +253,14 @@ def _apply(store: MemoryStore, run: RunDirectory, *, as_json: bool) -> None:
 
         console.show_receipt(receipt)
     raise typer.Exit(receipt.exit_code)
+
+
+def _switched_off(url: str, *, as_json: bool) -> None:
+    why = f"memory.consolidation.enabled is false in {settings.FILE}; nothing was planned or written"
+    if as_json:
+        print_json({"state": "NothingToDo", "store": url, "reason": why, "exit_code": int(ExitCode.DONE)})
+    else:
+        _say(why)
 
 
 def _target(url: str, *, out: Path | None, in_place: bool) -> dict[str, Any]:

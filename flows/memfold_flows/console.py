@@ -11,7 +11,7 @@ import math
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -42,6 +42,7 @@ def show_plan(
         console.print(Text(line, "bold"))
     _print_verdict(console, report)
     _print_scopes(console, report.scopes)
+    _print_left_alone(console, report.left_alone)
     _print_clusters(console, view.clusters)
     _print_rows(console, "leave", view.pruned)
     _print_rows(console, "move up", view.promoted)
@@ -175,6 +176,11 @@ def _print_scopes(console: Console, scopes: Sequence[ScopeTally]) -> None:
     console.print(shown)
     if len(scopes) > _SCOPES_SHOWN:
         console.print(Text(f"and {len(scopes) - _SCOPES_SHOWN} more scopes (all with --json)", "dim"))
+
+
+def _print_left_alone(console: Console, left_alone: Mapping[str, int]) -> None:
+    for why, rows in sorted(left_alone.items()):
+        console.print(Text(f"left alone: {_count(rows, 'row', 'rows')}: {_visible(why)}", "yellow"), soft_wrap=True)
 
 
 def _print_clusters(console: Console, clusters: Section[ShownCluster]) -> None:

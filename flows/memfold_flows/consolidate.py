@@ -38,6 +38,8 @@ def consolidate(
         store_options: How to open the store, such as in_place or out for an archive.
     """
     chosen = settings.load(thresholds or {})
+    if not chosen.enabled:
+        return Completed(name="NothingToDo", message=f"memory.consolidation.enabled is false in {settings.FILE}")
     began_at = _now()
     run_id = new_run_id(began_at, secrets.token_bytes(3))
     opened = open_store(store, **(store_options or {}))

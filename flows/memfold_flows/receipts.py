@@ -121,7 +121,10 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReport:
-    """A plan before anything is written. ``held_back`` names the first hundred memories that stay apart, and why."""
+    """A plan before anything is written. ``held_back`` names the first hundred memories that stay apart, and why.
+
+    ``left_alone`` counts the rows that the store's own system cannot read, by what is wrong with them.
+    """
 
     run_id: str
     run_dir: str
@@ -130,6 +133,7 @@ class PlanReport:
     limit: LossLimit
     scopes: tuple[ScopeTally, ...]
     held_back: tuple[Drift, ...] = ()
+    left_alone: dict[str, int] = field(default_factory=dict)
 
     @property
     def refused(self) -> tuple[ScopeTally, ...]:
@@ -165,6 +169,7 @@ class PlanReport:
             **asdict(self.totals),
             "scopes": _plain(self.scopes),
             "held_back": _plain(self.held_back),
+            "left_alone": self.left_alone,
         }
 
 
@@ -184,6 +189,7 @@ class Receipt:
     written_to: str | None = None
     scopes: tuple[ScopeTally, ...]
     held_back: tuple[Drift, ...] = ()
+    left_alone: dict[str, int] = field(default_factory=dict)
     drifted: tuple[Drift, ...] = ()
     metadata_conflicts: tuple[Drift, ...] = ()
     fields_left_out: tuple[str, ...] = ()

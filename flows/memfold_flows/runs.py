@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ class Manifest:
     scopes: tuple[str, ...] | None
     minhash: dict[str, int | str]
     counts: dict[str, int]
+    #: Rows that the store cannot read and never touches: why, and how many.
+    left_alone: dict[str, int] = field(default_factory=dict)
     files: tuple[RelationFile, ...] = ()
     snapshot_trimmed: bool = False
 
@@ -86,6 +88,11 @@ class RunDirectory:
             PlanDamaged: it has no manifest that can be read, or is of another kind.
         """
         return cls(path.resolve(), _read_manifest(path).run_id)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether planning came to its end."""
+        return (self.path / "manifest.json").exists()
 
     @property
     def manifest(self) -> Manifest:

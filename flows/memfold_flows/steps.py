@@ -6,6 +6,7 @@ import glob
 import logging
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -86,7 +87,7 @@ def judge(store: MemoryStore, run: RunDirectory, scopes: Collection[str] | None,
     policy, now = _policy(run), clock()
     verdict = gate.judge(run.read("plan"), run.read("tally"), snapshot=run.read("snapshot"), policy=policy, now=now)
     run.write("tally", verdict.tally)
-    report = read_report(run, store=store.url)
+    report = replace(read_report(run, store=store.url), left_alone=dict(getattr(store, "left_alone", {})))
     run.seal(_manifest(run, report, policy, scopes, created=now))
     logger.info("the plan is %s", report.verdict)
     return report
@@ -103,6 +104,7 @@ def read_report(run: RunDirectory, *, store: str) -> PlanReport:
         limit=LossLimit(policy.max_loss_fraction, policy.strict_entries),
         scopes=read_tally(run.read("tally")),
         held_back=_held_back(run),
+        left_alone=run.manifest.left_alone if run.is_sealed else {},
     )
 
 
@@ -186,6 +188,7 @@ def write_receipt(
         written_to=_written_elsewhere(store, run) if report.scopes_applied else None,
         scopes=scopes,
         held_back=planned.held_back,
+        left_alone=planned.left_alone,
         drifted=tuple(report.drifted),
         metadata_conflicts=tuple(report.metadata_conflicts),
         fields_left_out=tuple(report.fields_left_out),
@@ -285,6 +288,7 @@ def _manifest(
             "promoted": totals.promoted,
             "pruned": totals.pruned,
         },
+        left_alone=report.left_alone,
     )
 
 

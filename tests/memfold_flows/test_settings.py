@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -73,6 +73,15 @@ def test_an_unknown_variable_names_the_nearest(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
+        ("memory: {consolidation: {cron: nightly}}", r"memory.consolidation.cron should be five fields.*'nightly'"),
+        ("memory: {consolidation: {enabled: perhaps}}", r"memory.consolidation.enabled should be a valid boolean"),
+        ("memory: {consolidation: {crom: 0 3 * * *}}", r"unknown setting 'memory.consolidation.crom'"),
+        ("memory: {learn: true}", r"unknown setting 'memory.learn'"),
+        ("memory: yes", r"memory should be a valid dictionary"),
+        (
+            "max_loss_fraction: 0.1\nmemory: {consolidation: {max_loss_fraction: 0.2}}",
+            r"sets max_loss_fraction twice, also under memory.consolidation",
+        ),
         ("max_lost_rows: many", "max_lost_rows should be a valid integer.*'many'"),
         ("on_excess: ignore", "on_excess should be reject or fit, got 'ignore'"),
         ("- max_loss_fraction", "must hold one name: value a line"),
@@ -85,6 +94,38 @@ def test_a_value_of_the_wrong_kind_is_named(folder: Path, content: str, says: st
 
     with pytest.raises(BadUsage, match=says):
         settings.load({})
+
+
+def test_the_consolidation_of_a_memory_can_be_set_as_praisonai_writes_it(folder: Path) -> None:
+    """``memory.consolidation``, with the cron of PraisonAI's scheduler or the bare one."""
+    (folder / "memfold.yaml").write_text(
+        "memory:\n  consolidation:\n    enabled: false\n    cron: 'cron:0 3 * * *'\n    max_loss_fraction: 0.1\n"
+    )
+
+    chosen = settings.load({})
+
+    assert (chosen.enabled, chosen.cron, chosen.thresholds["max_loss_fraction"]) == (False, "0 3 * * *", 0.1)
+    assert settings.load({"max_loss_fraction": 0.2}).thresholds["max_loss_fraction"] == 0.2
+
+
+def test_without_it_a_pass_is_switched_on(folder: Path) -> None:
+    """Part of it may be left out as well."""
+    assert (settings.load({}).enabled, settings.load({}).cron) == (True, None)
+    (folder / "memfold.yaml").write_text("memory: {consolidation: {cron: 30 2 * * 1-5}}\n")
+    assert (settings.load({}).enabled, settings.load({}).cron) == (True, "30 2 * * 1-5")
+
+
+def test_promotion_is_left_out_where_the_store_moves_nothing() -> None:
+    """Planned all the same, each move would come out as drift; the reason is for a person to read."""
+    chosen = settings.load({"promote_min_age_days": 30})
+    pair_in_wal = replace(TRAITS, no_promotion="a file is in WAL mode")
+
+    assert chosen.policy(as_of=NOON, traits=replace(TRAITS, promotes=True)).promotes
+    assert not chosen.policy(as_of=NOON, traits=pair_in_wal).promotes
+    assert chosen.why_without_effect(pair_in_wal) == (
+        "promote_min_age_days left out: this store moves no memory from tier to tier (a file is in WAL mode)"
+    )
+    assert chosen.why_without_effect(replace(TRAITS, promotes=True)) is None
 
 
 @pytest.mark.parametrize("value", [float("nan"), -0.1, 1.5, float("inf")])

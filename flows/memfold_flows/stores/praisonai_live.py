@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +27,16 @@ from memfold.memory import Memory
 from memfold_flows.stores.base import StoredRow, StoreTraits, Update
 from memfold_flows.stores.batches import memories_batch
 from memfold_flows.stores.bookkeeping import Bookkeeping
-from memfold_flows.stores.praisonai_rows import LONG_TERM, SHORT_TERM, TIERS, Group, Row, as_copy, read_memory
+from memfold_flows.stores.praisonai_rows import (
+    LONG_TERM,
+    SHORT_TERM,
+    TIERS,
+    UNREADABLE,
+    Group,
+    Row,
+    as_copy,
+    read_memory,
+)
 
 #: Runs a coroutine of the memory on the loop that the memory belongs to, and returns what came of it.
 Wait = Callable[[Awaitable[Any]], Any]
@@ -73,10 +83,13 @@ class LiveStore:
         self.url = f"live:{calls.kind}"
         self._calls = calls
         self._connection = _ledger_of(memory)
+        #: Why rows of the last snapshot are left alone, and how many.
+        self.left_alone: Counter[str] = Counter()
 
     def snapshot(self, scopes: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Every memory that the object lists; one without a tier is protected, as no delete would be safe."""
         listed = _read(self._calls)
+        self.left_alone = Counter(why for each in listed.values() if (why := _why_left_alone(each.memory)))
         yield memories_batch(each.memory for each in listed.values() if scopes is None or each.memory.scope in scopes)
 
     @contextmanager
@@ -256,6 +269,12 @@ def _memory(entry: Mapping[str, Any], firsts: dict[Group, str]) -> Memory:
     memory = as_copy(read_memory(tier or "untyped", row), firsts)
     memory = replace(memory, tier=tier, created_at=memory.created_at or _moment(entry.get("created_at")))
     return memory if tier else replace(memory, protected=True)
+
+
+def _why_left_alone(memory: Memory) -> str | None:
+    if memory.tier is None:
+        return "no tier, so that no delete could name them"
+    return "no text, or metadata that is no JSON object" if memory.kind == UNREADABLE else None
 
 
 def _metadata(metadata: object) -> object:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from memfold_flows import pipeline, settings
+from memfold_flows import cli, pipeline, settings
 from memfold_flows.receipts import Receipt, UndoReceipt
 from memfold_flows.runs import RunDirectory
 from memfold_flows.stores import open_store
@@ -97,6 +98,31 @@ class Night:
 
     def undo(self, run: RunDirectory) -> UndoReceipt:
         return pipeline.undo(self.store, run, clock=lambda: NIGHT)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and its exit code."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """Runs ``memfold`` in a folder of its own."""
+    folder = tmp_path / "shell"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def run(*arguments: str) -> Said:
+        with pytest.raises(SystemExit) as ended:
+            cli.main(arguments)
+        printed = capfd.readouterr()
+        return Said(int(ended.value.code or 0), printed.out, printed.err)
+
+    return run
 
 
 @pytest.fixture

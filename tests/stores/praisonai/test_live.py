@@ -179,7 +179,10 @@ def test_entries_that_praisonai_itself_cannot_read_stay():
         {**entry("long_term", "3", PAGER), "metadata": ["ann"]},
     )
 
-    assert (consolidate(shelf).entries_after, shelf.deleted) == (3, [])
+    result = consolidate(shelf)
+
+    assert (result.entries_after, shelf.deleted) == (3, [])
+    assert result.context["left_alone"] == {"no text, or metadata that is no JSON object": 3}
 
 
 def test_users_sessions_and_trust_are_walls_here_too():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +234,99 @@ def test_a_promoted_memory_comes_back_to_its_tier_by_undo(sample, night, remembe
 
     night.undo(run)
     assert sample.rows() == before
+
+
+def test_a_promotion_says_what_became_of_each_id(sample, night):
+    """The redirects name the long-term row, also for a copy that folded into the row before it moved."""
+    sample.insert("short_term", REMINDER, SESSION_2)
+    run = night.plan(promote_min_age_days=30)
+
+    receipt = night.apply(run)
+
+    new_id = receipt.new_ids["short_term:14"]
+    assert text_of(sample, new_id) == REMINDER
+    assert sample.execute("long_term", "select new_id from memfold_redirects where old_id = 'short_term:14'") == [
+        (new_id,)
+    ]
+    with night.store.ledger() as ledger:
+        assert ledger.resolve("short_term:25") == new_id
+    undo_rows = {row["memory_id"]: row["into_id"] for row in run.undo_rows({0}).to_pylist()}
+    assert undo_rows["short_term:25"] == new_id
+    assert (receipt.totals.promoted, receipt.totals.lost, receipt.totals.merged) == (22, 0, 1)
+
+
+def test_a_pair_in_wal_mode_is_folded_tier_by_tier_and_nothing_is_planned_to_move(sample, night_over):
+    """Two files cannot change together there, so the plan has no promotion and the pass is not partial."""
+    with closing(sqlite3.connect(sample.folder / "short_term.db")) as connection:
+        connection.execute("pragma journal_mode = wal")
+    sample.insert("short_term", REMINDER, SESSION_2)
+    night = night_over(f"praisonai:{sample.folder}")
+
+    run = night.plan(promote_min_age_days=30)
+    receipt = night.apply(run)
+
+    assert {row["action"] for row in run.read("plan").to_pylist()} == {"keep", "merge"}
+    assert (receipt.state, receipt.totals.merged, receipt.totals.promoted) == (State.CONSOLIDATED, 1, 0)
+    assert receipt.drifted == ()
+
+
+def test_a_plan_that_cannot_promote_says_so(sample, command_line):
+    """On the command line, with what would change it."""
+    with closing(sqlite3.connect(sample.folder / "short_term.db")) as connection:
+        connection.execute("pragma journal_mode = wal")
+
+    said = command_line("plan", f"praisonai:{sample.folder}", "--promote-min-age-days", "30")
+
+    assert said.code == 0
+    assert "promote_min_age_days left out: this store moves no memory from tier to tier (one of its two files" in (
+        said.stderr
+    )
+
+
+def test_rows_that_break_praisonai_are_counted_for_the_person_who_looks(sample, command_line):
+    """The plan, the receipt and a later look at the run all say how many, and what is wrong with them."""
+    sample.insert("short_term", REMINDER, '{"user_id": "team-a"')
+    sample.insert("long_term", REMINDER.encode(), SESSION_2)
+    left_alone = {"the content is not text": 1, "the metadata is not JSON": 1}
+
+    planned = command_line("plan", f"praisonai:{sample.folder}")
+    shown = command_line("show", "latest")
+
+    for said in (planned.stdout, shown.stdout):
+        assert "left alone: 1 row: the content is not text" in said
+        assert "left alone: 1 row: the metadata is not JSON" in said
+    assert json.loads(command_line("plan", f"praisonai:{sample.folder}", "--json").stdout)["left_alone"] == left_alone
+    assert json.loads(command_line("show", "latest", "--json").stdout)["plan"]["left_alone"] == left_alone
+    assert json.loads(command_line("run", f"praisonai:{sample.folder}", "--yes", "--json").stdout)["left_alone"] == (
+        left_alone
+    )
+
+
+def test_a_run_that_writes_nothing_still_says_what_it_holds_back(sample, command_line):
+    """The sample's one exact copy within a tier is recalled by two sessions."""
+    ran = command_line("run", f"praisonai:{sample.folder}", "--yes")
+
+    assert ran.code == 0
+    assert "NOTHING TO DO" in ran.stdout
+    assert "twins held apart" in ran.stdout
+    assert "short_term:14" in ran.stdout
+    assert "short_term:15" in ran.stdout
+    held = json.loads(command_line("run", f"praisonai:{sample.folder}", "--yes", "--json").stdout)["held_back"]
+    assert [(each["memory_id"], each["why"]) for each in held] == [
+        ("short_term:15", "twin short_term:14 stays apart: another session: session-2 / session-3")
+    ]
+
+
+def test_a_pass_that_is_switched_off_does_nothing(sample, command_line):
+    """``memory.consolidation.enabled`` in the file of the working folder."""
+    sample.insert("short_term", REMINDER, SESSION_2)
+    before = {path.name: path.read_bytes() for path in sample.folder.iterdir()}
+    Path("memfold.yaml").write_text("memory: {consolidation: {enabled: false}}\n")
+
+    ran = command_line("run", f"praisonai:{sample.folder}", "--yes", "--json")
+
+    assert (ran.code, json.loads(ran.stdout)["state"]) == (0, "NothingToDo")
+    assert {path.name: path.read_bytes() for path in sample.folder.iterdir()} == before
 
 
 APPLY = """
