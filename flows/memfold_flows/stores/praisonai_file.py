@@ -61,6 +61,7 @@ class PraisonAIFileStore:
         self._folder = folder
         self._landing = FilesLanding(folder)
         self.url = format_url("praisonai-file", folder)
+        self.was_recovered = self._landing.recover()
         _read_all(folder)
 
     def snapshot(self, scopes: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -103,7 +104,10 @@ class LiveFileStore(PraisonAIFileStore):
     """
 
     def __init__(self, folder: Path, *, lock: AbstractContextManager[Any], reload: Callable[[], None]) -> None:
-        super().__init__(folder)
+        with lock:
+            super().__init__(folder)
+            if self.was_recovered:
+                reload()
         self._lock = lock
         self._reload = reload
 

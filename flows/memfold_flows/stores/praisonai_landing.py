@@ -1,8 +1,9 @@
 """How new versions of the two JSON files of a ``FileMemory`` land, together with the ledger.
 
 Two renames are not one. So the new files and the new ledger are made durable first, in ``.memfold/`` beside the
-memory, then a journal that names them, then the renames. Whoever comes next and finds the journal finishes the work if
-a rename has happened, and drops it if none has. A file that an agent has written in between keeps the agent's version.
+memory, then a journal that names them, then the renames. Whoever opens the memory next and finds the journal, be it
+only to plan, finishes the work if a rename has happened, and drops it if none has. A file that an agent has written in
+between keeps the agent's version.
 """
 
 from __future__ import annotations
@@ -67,6 +68,16 @@ class FilesLanding:
                 self._settle()
         finally:
             os.close(descriptor)
+
+    def recover(self) -> bool:
+        """Finish or drop what a crash left behind; False where there is nothing, or another memfold is at it."""
+        if not self._journal.exists():
+            return False
+        try:
+            with self.locked():
+                return True
+        except Transient:
+            return False
 
     def begin(self) -> None:
         """Start the next ledger as a copy of the ledger, where there is one."""

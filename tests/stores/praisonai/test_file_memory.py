@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 
 from memfold.errors import BadRecord, BadUsage, StoreError, Transient
+from memfold_flows.consolidator import Consolidator
 from memfold_flows.stores import praisonai_landing
 from memfold_flows.stores.base import Update
 from memfold_flows.stores.praisonai_file import PraisonAIFileStore, open_store
@@ -228,6 +232,76 @@ def test_a_pass_beside_praisonai_leaves_what_it_starts_on(tmp_path, night_over, 
     assert files(writer.user_path) == before
 
 
+APPLY_AND_DIE = """
+import os, signal, sys
+from memfold_flows import cli
+from memfold_flows.consolidator import Consolidator
+from memfold_flows.stores import praisonai_landing
+
+replace, renames = os.replace, int(sys.argv[2])
+
+def replace_or_die(source, target):
+    global renames
+    if str(source).endswith(".json.new"):
+        if renames == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        renames -= 1
+    elif str(target).endswith("praisonai-file.db") and renames == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, target)
+
+praisonai_landing.os.replace = replace_or_die
+cli.main(["apply", sys.argv[1], "--yes"])
+"""
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2])
+@pytest.mark.parametrize("command", ["plan", "apply", "run"])
+def test_the_next_command_after_a_kill_finds_the_memory_as_it_was_or_as_it_was_to_be(
+    folder, command_line, renames, command
+):
+    """A plan too: it must not look at one file of before and one of after. The run can be finished and taken back."""
+    for tier in TIERS:
+        add_copy(folder / f"{tier}.json")
+    before = files(folder)
+    url = f"praisonai-file:{folder}"
+    run_id = json.loads(command_line("plan", url, "--json").stdout)["run_id"]
+
+    killed = subprocess.run([sys.executable, "-c", APPLY_AND_DIE, run_id, str(renames)], check=False)
+    said = command_line(command, {"plan": url, "run": url, "apply": run_id}[command], *YES[command])
+
+    assert (killed.returncode, said.code) == (-signal.SIGKILL, 0)
+    assert not (folder / ".memfold/landing.json").exists()
+    if command == "plan":
+        assert [len(items(folder, tier)) for tier in TIERS] == ([25, 40] if renames == 0 else [24, 39])
+        assert command_line("apply", run_id, "--yes").code == 0
+    assert [len(items(folder, tier)) for tier in TIERS] == [24, 39]
+    if command != "run":
+        assert command_line("undo", run_id, "--yes").code == 0
+        assert files(folder) == before
+
+
+YES = {"plan": (), "apply": ("--yes",), "run": ("--yes",)}
+
+
+@pytest.mark.praisonai
+def test_a_live_memory_reads_again_what_was_finished_after_a_kill(tmp_path, monkeypatch):
+    """Its lists would otherwise bring the removed item back with the next write."""
+    monkeypatch.setenv("PRAISONAI_TELEMETRY_DISABLED", "true")
+    from praisonaiagents.memory import FileMemory
+
+    memory = FileMemory(user_id="ann", base_path=str(tmp_path / "memory"))
+    for text in ("The pager moves on Tuesday.", "The lift is out."):
+        memory.add_short_term(text, {"user_id": "ann"})
+        memory.add_long_term(text, {"user_id": "ann"})
+    delete_first_of_both(memory.user_path, die_after=1, monkeypatch=monkeypatch)
+
+    result = Consolidator().consolidate(memory)
+
+    assert (result.entries_before, result.merged) == (2, 0)
+    assert [each["content"] for each in memory.get_all_memories()] == ["The lift is out.", "The lift is out."]
+
+
 class Died(BaseException):
     """The process ends here: nothing after it runs, also no cleaning up."""
 
@@ -252,6 +326,13 @@ def delete_first_of_both(folder: Path, *, die_after: int, monkeypatch: pytest.Mo
         patch.setattr(praisonai_landing.FilesLanding, "_settle", lambda self: None)
         with suppress(Died), store.transaction() as transaction:
             transaction.delete(ids)
+
+
+def add_copy(file: Path) -> None:
+    """Give one tier a second copy of its last ordinary item."""
+    listed = json.loads(file.read_text())
+    last = [item for item in listed if not item["content"].startswith(("User:", "Entity"))][-1]
+    file.write_text(json.dumps([*listed, {**last, "id": "copy"}], indent=2, ensure_ascii=False))
 
 
 def snapshot(folder: Path) -> dict[str, dict[str, Any]]:

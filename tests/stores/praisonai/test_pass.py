@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -191,18 +192,24 @@ def test_turns_that_differ_in_a_word_stay(sample, night, remembering):
     assert night.apply(night.plan()).state is State.NOTHING_TO_DO
 
 
-def test_no_two_facts_become_one_where_sessions_are_no_wall(night):
-    """The sample says which memories are one fact; production and staging, Tuesday and Thursday are not."""
-    facts = {f"{row['tier']}:{row['sqlite_id']}": row["group"] for row in json.loads(GROUND_TRUTH.read_text())}
+@pytest.mark.parametrize("kind", ["sqlite", "file"])
+def test_no_two_facts_become_one_where_sessions_are_no_wall(kind, sample, night_over, tmp_path, record_property):
+    """The sample says which memories are one fact; production and staging, Tuesday and Thursday are not.
+
+    Of its 13 redundant memories the one exact copy is found; the others say the fact in words of their own.
+    """
+    facts = {f"{row['tier']}:{row[f'{kind}_id']}": row["group"] for row in json.loads(GROUND_TRUTH.read_text())}
+    if kind == "file":
+        shutil.copytree(GROUND_TRUTH.parent / "file/team-a", tmp_path / "team-a")
+    night = night_over(f"praisonai:{sample.folder}" if kind == "sqlite" else f"praisonai-file:{tmp_path}/team-a")
 
     run = night.plan(across_sessions=True)
 
-    merges = {row["memory_id"]: row["into_id"] for row in run.read("plan").to_pylist() if row["action"] == "merge"}
-    assert {"short_term:14": "short_term:15"}.items() <= (
-        merges | {into: gone for gone, into in merges.items()}
-    ).items()
-    assert {(facts[gone], facts[into]) for gone, into in merges.items() if facts[gone] != facts[into]} == set()
-    assert None not in {facts[gone] for gone in merges}
+    merges = [(row["memory_id"], row["into_id"]) for row in run.read("plan").to_pylist() if row["action"] == "merge"]
+    assert {(facts[gone], facts[into]) for gone, into in merges if facts[gone] != facts[into]} == set()
+    assert None not in {facts[gone] for gone, _ in merges}
+    record_property("found_of_13", len(merges))
+    assert "I" in {facts[gone] for gone, _ in merges}
 
 
 def test_rows_that_break_praisonai_are_not_touched_by_a_pass(sample, night):
