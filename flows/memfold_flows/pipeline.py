@@ -71,6 +71,22 @@ def apply(
     return receipt
 
 
+def judge_again(
+    store: MemoryStore,
+    first: RunDirectory,
+    run: RunDirectory,
+    policy: Policy,
+    *,
+    clock: Clock,
+    step: StepRunner = direct,
+) -> PlanReport:
+    """The snapshot and the matches of an earlier plan, decided again under other limits, as a run of its own."""
+    step("carry over", steps.carry_over, first, run, policy)
+    step("model", steps.model, run)
+    report: PlanReport = step("gate", steps.judge, store, run, first.manifest.scopes, clock)
+    return report
+
+
 def consolidate(
     store: MemoryStore,
     run: RunDirectory,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import logging
+import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +19,8 @@ import pyarrow.compute as pc
 from memfold import frames, gate, models
 from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError, PlanDamaged
 from memfold.policy import Policy
-from memfold_flows import intake
+from memfold_flows import intake, replay
+from memfold_flows.files import PRIVATE_FILE, PRIVATE_FOLDER
 from memfold_flows.receipts import (
     LossLimit,
     PlanReport,
@@ -38,6 +40,7 @@ logger = logging.getLogger(__name__)
 Clock = Callable[[], datetime]
 
 _HELD_BACK_NAMED = 100
+_SCOPES_NAMED_TO_A_STORE = 1000
 
 
 def take_snapshot(store: MemoryStore, run: RunDirectory, policy: Policy, scopes: Collection[str] | None) -> Path:
@@ -47,29 +50,50 @@ def take_snapshot(store: MemoryStore, run: RunDirectory, policy: Policy, scopes:
         BadUsage: a scope that no memory has.
         BadRecord: the store holds a memory that cannot be read.
     """
-    snapshot = intake.read_snapshot(store.snapshot(scopes))
+    snapshot = intake.read_snapshot(_batches(store, scopes))
     if scopes is not None:
         _require_scopes(store, asked=scopes, found=set(snapshot["scope"].unique().to_pylist()))
     with store.ledger() as ledger:
         lost = ledger.losses(policy.as_of - timedelta(days=policy.rolling_days)) if ledger else {}
         rejected = ledger.rejected() if ledger else frames.REJECTED.empty_table()
+        batches = ledger.replay(set(snapshot["scope"].unique().to_pylist())) if ledger else []
     losses = [{"scope": scope, "lost": rows} for scope, rows in sorted(lost.items())]
     run.write("policy", policy.as_table())
     run.write("losses", pa.Table.from_pylist(losses, schema=frames.LOSSES))
     run.write("rejected", rejected.sort_by([(name, "ascending") for name in frames.REJECTED.names]))
-    logger.info("read %d memories", snapshot.num_rows)
+    run.write("replay", replay.batches_read(batches))
+    run.write("evidence", replay.evidence_of(batches))
+    logger.info("read %d memories and %d replay batches", snapshot.num_rows, len(batches))
     return run.write_snapshot(snapshot)
 
 
 def match(run: RunDirectory) -> Path:
     """Judge the pairs that are worth it, and gather the clusters."""
-    from memfold import clusters
+    from memfold import clusters, sightings
 
-    matches = clusters.match_rows(run.read("snapshot"), run.read("rejected"), _policy(run))
+    snapshot, policy = run.read("snapshot"), _policy(run)
+    matches = clusters.match_rows(snapshot, run.read("rejected"), policy)
+    run.write("sightings", sightings.find(snapshot, run.read("evidence"), policy))
     run.write("texts", matches.texts)
     run.write("pairs", matches.pairs)
     logger.info("judged %d pairs; %d memories have a match", matches.pairs.num_rows, matches.clusters.num_rows)
     return run.write("clusters", matches.clusters)
+
+
+def carry_over(first: RunDirectory, run: RunDirectory, policy: Policy) -> Path:
+    """Give a run the inputs and matches of an earlier one, which must be as they were, and another policy.
+
+    Raises:
+        PlanDamaged: a relation of the earlier run is missing or has changed.
+    """
+    decided = {f"{name}.parquet" for name in ("policy", *models.RELATIONS)}
+    for file in first.verify().files:
+        if file.path not in decided:
+            target = run.path / file.path
+            target.parent.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+            shutil.copyfile(first.path / file.path, target)
+            target.chmod(PRIVATE_FILE)
+    return run.write("policy", policy.as_table())
 
 
 def model(run: RunDirectory) -> Path:
@@ -234,6 +258,14 @@ def _rows_of_refused(run: RunDirectory, receipt: Receipt) -> set[str]:
     in_scope = pc.is_in(plan["scope"], value_set=pa.array([scope.scope for scope in receipt.refused], pa.string()))
     rows = plan.filter(pc.and_(in_scope, pc.not_equal(plan["action"], "keep")))
     return {*rows["memory_id"].to_pylist(), *rows["into_id"].drop_null().to_pylist()}
+
+
+def _batches(store: MemoryStore, scopes: Collection[str] | None) -> Iterator[pa.RecordBatch]:
+    """The memories of these scopes. Many names are picked out here: a query with thousands of them would be slow."""
+    if scopes is None or len(scopes) <= _SCOPES_NAMED_TO_A_STORE:
+        return store.snapshot(scopes)
+    wanted = pa.array(sorted(scopes), pa.string())
+    return (batch.filter(pc.is_in(batch["scope"], value_set=wanted)) for batch in store.snapshot())
 
 
 def _held_back(run: RunDirectory) -> tuple[Drift, ...]:

@@ -90,6 +90,7 @@ def make_plan(
     pairs: Iterable[Mapping[str, Any]] = (),
     rejected: Iterable[tuple[Memory, Memory | None]] = (),
     losses: Mapping[str, int] | None = None,
+    sightings: Mapping[str, Mapping[int, str]] | None = None,
     **policy: Any,
 ) -> Decided:
     import duckdb
@@ -100,6 +101,7 @@ def make_plan(
         "texts": pa.Table.from_pylist([_text(each) for each in memories], schema=frames.TEXTS),
         "pairs": pa.Table.from_pylist([_pair(**pair) for pair in pairs], schema=frames.PAIRS),
         "clusters": _clusters(clusters or {}),
+        "sightings": _sightings(sightings or {}),
         "policy": chosen.as_table(),
         "losses": pa.Table.from_pylist(
             [{"scope": scope, "lost": lost} for scope, lost in (losses or {}).items()], schema=frames.LOSSES
@@ -150,6 +152,16 @@ def _clusters(clusters: Clusters) -> pa.Table:
             added = {"added_words": figure} if match == "contains" else {}
             rows.append({**row, **figures, **added, "memory_id": member_id, "match": match})
     return pa.Table.from_pylist(rows, schema=frames.CLUSTERS)
+
+
+def _sightings(sightings: Mapping[str, Mapping[int, str]]) -> pa.Table:
+    """memory id -> batch -> "birth" or "again"."""
+    rows = [
+        {"memory_id": memory_id, "batch": batch, "is_birth": what == "birth"}
+        for memory_id, batches in sorted(sightings.items())
+        for batch, what in sorted(batches.items())
+    ]
+    return pa.Table.from_pylist(rows, schema=frames.SIGHTINGS)
 
 
 def _rejected(memory: Memory, into: Memory | None) -> dict[str, Any]:

@@ -406,6 +406,161 @@ class TestPromotions:
         assert decided.detail("short") == "already stands in long_term as long, but would make it stale"
 
 
+class TestEvidence:
+    def test_batches_that_tell_it_again_promote_a_memory(self, decide, memory):
+        """The batch that it was born in tells nothing new."""
+        decided = decide(
+            [memory("twice", tier="short_term"), memory("once", tier="short_term"), memory("long", tier="long_term")],
+            sightings={
+                "twice": {1: "birth", 2: "again", 3: "again"},
+                "once": {1: "birth", 2: "again"},
+                "long": {2: "again", 3: "again"},
+            },
+            promote_min_evidence=2,
+        )
+
+        assert decided.actions == {"twice": "promote promoted", "once": "keep kept", "long": "keep kept"}
+        assert {name: row["evidence"] for name, row in decided.rows("survivors").items()} == {
+            "twice": 2,
+            "once": 1,
+            "long": 2,
+        }
+
+    def test_evidence_counts_beside_the_other_minimums(self, decide, memory):
+        """Every minimum that is set must hold."""
+        decided = decide(
+            [memory("seen", tier="short_term", use_count=5), memory("unused", tier="short_term", use_count=0)],
+            sightings={"seen": {1: "again"}, "unused": {1: "again"}},
+            promote_min_evidence=1,
+            promote_min_use_count=1,
+        )
+
+        assert decided.actions == {"seen": "promote promoted", "unused": "keep kept"}
+
+
+class TestCapacity:
+    def test_the_lowest_scores_go_until_the_scope_is_at_its_cap(self, decide, memory):
+        """Use counts ten, a day since the last change one up to thirty, a constraint twenty, full confidence ten."""
+        old = {"created_at": datetime(2026, 1, 1, tzinfo=UTC), "updated_at": datetime(2026, 3, 1, tzinfo=UTC)}
+        decided = decide(
+            [
+                memory("used", use_count=3, kind="fact", **old),
+                memory("rule", use_count=0, kind="constraint", **old),
+                memory("sure", use_count=0, kind="preference", confidence=1.0, **old),
+                memory("fact", use_count=0, kind="fact", **old),
+                memory("recent", use_count=0, kind="skill", created_at=day(1), updated_at=day(22)),
+                memory("step", use_count=0, kind="procedure", **old),
+            ],
+            max_memories=4,
+            max_loss_fraction=0.5,
+        )
+
+        assert decided.actions == {
+            "used": "keep kept",
+            "rule": "keep kept",
+            "sure": "keep kept",
+            "recent": "keep kept",
+            "fact": "prune capacity",
+            "step": "prune capacity",
+        }
+        assert decided.detail("step") == "one of 6 memories, the cap is 4; its score is 5.0"
+        assert decided.tally()["lost"] == 2
+
+    def test_nothing_goes_unless_a_cap_is_set_or_below_it(self, decide, memory):
+        """Off by default; at the cap is not over it."""
+        memories = [memory(name, use_count=0) for name in ("ann", "bob")]
+
+        assert set(decide(memories).actions.values()) == {"keep kept"}
+        assert set(decide(memories, max_memories=2).actions.values()) == {"keep kept"}
+
+    def test_newborns_and_fixed_memories_stay_whatever_their_score(self, decide, memory):
+        """They count against the cap all the same; an unknown use or age is not a low one."""
+        decided = decide(
+            [
+                memory("newborn", use_count=0, created_at=AS_OF - timedelta(days=2)),
+                memory("by hand", use_count=0, protected=True),
+                memory("pinned", use_count=0, pinned=True),
+                memory("of unknown use", use_count=None),
+                memory("of unknown age", use_count=0, created_at=None),
+                memory("own", use_count=9),
+            ],
+            max_memories=1,
+            max_loss_fraction=1.0,
+        )
+
+        assert {name for name, action in decided.actions.items() if action != "keep kept"} == {"own"}
+
+    def test_members_go_with_their_survivor_and_count_for_it(self, decide, memory):
+        """What a survivor took in makes its score, and leaves with it."""
+        decided = decide(
+            [
+                memory("ann", use_count=1),
+                memory("bob", use_count=1),
+                memory("cat", use_count=3),
+                memory("dan", use_count=4),
+            ],
+            clusters={"ann": {"bob": "copy"}},
+            max_memories=2,
+            max_loss_fraction=1.0,
+        )
+
+        assert decided.actions == {
+            "ann": "prune capacity",
+            "bob": "prune capacity",
+            "cat": "keep kept",
+            "dan": "keep kept",
+        }
+        assert decided.detail("bob") == "capacity with ann"
+
+    def test_what_goes_for_another_reason_makes_room(self, decide, memory):
+        """Only what would still stand is counted."""
+        decided = decide(
+            [
+                memory("expired", use_count=9, expires_at=day(1)),
+                memory("copy", use_count=0),
+                memory("ann", use_count=0),
+                memory("bob", use_count=1),
+            ],
+            clusters={"bob": {"copy": "copy"}},
+            max_memories=2,
+        )
+
+        assert decided.actions["ann"] == "keep kept"
+
+    def test_a_memory_that_supersedes_another_is_not_evicted_in_the_same_pass(self, decide, memory):
+        """What the older one says goes on in it."""
+        decided = decide(
+            [memory("old", use_count=5), memory("new", use_count=0), memory("zoe", use_count=1)],
+            pairs=[supersedes("old", "new")],
+            supersede="archive",
+            max_memories=1,
+            max_loss_fraction=1.0,
+            max_rolling_loss_fraction=1.0,
+        )
+
+        assert decided.actions == {"old": "prune superseded > new", "new": "keep kept", "zoe": "prune capacity"}
+        assert decided.judged().total.rejected is False
+
+    def test_over_the_limit_the_lowest_scores_go_first_and_the_rest_waits(self, decide, memory):
+        """A scope far over its cap comes down pass by pass."""
+        decided = decide([memory(f"m{uses}", use_count=uses) for uses in range(8)], max_memories=2, on_excess="fit")
+
+        assert {name for name, action in decided.actions.items() if action == "prune capacity"} == {"m0", "m1"}
+        assert {name for name, action in decided.actions.items() if action == "keep waits"} == {"m2", "m3", "m4", "m5"}
+
+    def test_a_memory_that_a_person_brought_back_is_not_evicted_again(self, decide, memory):
+        """The next lowest goes in its place."""
+        ann = memory("ann", use_count=0)
+        decided = decide(
+            [ann, memory("bob", use_count=1), memory("cat", use_count=2)],
+            rejected=[(ann, None)],
+            max_memories=2,
+            max_loss_fraction=1.0,
+        )
+
+        assert decided.actions == {"ann": "keep kept", "bob": "prune capacity", "cat": "keep kept"}
+
+
 class TestSuperseded:
     def test_nothing_is_superseded_unless_asked_for(self, decide, memory):
         """By default a supersession is reported and both stay."""

@@ -67,6 +67,7 @@ POLICIES = st.builds(
             "max_expired_fraction": st.just(1.0),
             "strict_entries": st.sampled_from([False, False, True]),
             "supersede": st.sampled_from(["report", "archive"]),
+            "max_memories": st.sampled_from([None, None, 2, 5]),
             "session_recall": st.sampled_from(["none", "equality", "null_is_all"]),
         }
     ),

@@ -67,6 +67,38 @@ PAIRS = pa.schema(
     ]
 )
 
+#: One row per replay batch that the pass read, in the order in which a later step marks them consumed.
+REPLAY = pa.schema(
+    [
+        pa.field("batch", pa.int64(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("created_at", TIME, nullable=False),
+        pa.field("entries", pa.int64(), nullable=False),
+    ]
+)
+
+#: One row per entry of those batches, with the id ``replay:<batch>:<n>``: matched like a memory, but none.
+EVIDENCE = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("batch", pa.int64(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("kind", pa.string()),
+        pa.field("title", pa.string()),
+        pa.field("content", pa.string(), nullable=False),
+        pa.field("created_at", TIME, nullable=False),
+    ]
+)
+
+#: One row per memory and replay batch that tells the same; ``is_birth``: the memory was first told in that batch.
+SIGHTINGS = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("batch", pa.int64(), nullable=False),
+        pa.field("is_birth", pa.bool_(), nullable=False),
+    ]
+)
+
 #: One row per memory of a cluster, the survivor included (match = survivor). ``match``: survivor, copy, same, contains.
 CLUSTERS = pa.schema(
     [
@@ -107,6 +139,7 @@ SURVIVORS = pa.schema(
         pa.field("last_used_at", TIME),
         pa.field("expires_at", TIME),
         pa.field("sessions", pa.int64(), nullable=False),
+        pa.field("evidence", pa.int64(), nullable=False),
         pa.field("is_fixed", pa.bool_(), nullable=False),
         pa.field("is_taken_back", pa.bool_(), nullable=False),
         pa.field("has_taken_back", pa.bool_(), nullable=False),
@@ -143,6 +176,17 @@ PRUNES = pa.schema(
     ]
 )
 
+#: One row per memory that goes because its scope holds more than the cap; ``fit_order``: the lowest score is 1.
+EVICTIONS = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("unit_id", pa.string(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+        pa.field("fit_order", pa.float64(), nullable=False),
+    ]
+)
+
 #: One row per memory that the policy would remove, before any loss limit; ``fit_step`` and ``fit_order`` say in which
 #: order a limited pass takes them.
 REMOVALS = pa.schema(
@@ -172,7 +216,8 @@ WAITS = pa.schema(
 )
 
 #: One row per snapshot row, always. ``reason`` is one of: kept, held, waits, copy, same, contains, expired, blank,
-#: stale, superseded, promoted. ``is_lost`` and ``is_lost_strict`` say what the row counts for in the loss figures.
+#: stale, superseded, capacity, promoted. ``is_lost`` and ``is_lost_strict`` say what the row counts for in the loss
+#: figures.
 PLAN = pa.schema(
     [
         pa.field("memory_id", pa.string(), nullable=False),

@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     import duckdb
 
 #: What the SQL reads: the snapshot, what the matching found, and what is known from earlier passes.
-INPUTS = ("snapshot", "texts", "pairs", "clusters", "policy", "losses", "rejected")
+INPUTS = ("snapshot", "texts", "pairs", "clusters", "sightings", "policy", "losses", "rejected")
 
 #: What the SQL makes, in this order: each file reads inputs and relations before it.
-RELATIONS = ("departed", "survivors", "promotions", "prunes", "removals", "waits", "plan", "tally")
+RELATIONS = ("departed", "survivors", "promotions", "prunes", "evictions", "removals", "waits", "plan", "tally")
 
 _SCHEMAS = {
     "departed": frames.DEPARTED,
     "survivors": frames.SURVIVORS,
     "promotions": frames.PROMOTIONS,
     "prunes": frames.PRUNES,
+    "evictions": frames.EVICTIONS,
     "removals": frames.REMOVALS,
     "waits": frames.WAITS,
     "plan": frames.PLAN,

@@ -21,7 +21,8 @@ class Policy:
     """The thresholds of one pass. ``None`` in a threshold means that this check or action is off.
 
     A stale row is one for which every ``stale_*`` value that is set is known and holds; a row is promoted when every
-    ``promote_*`` minimum that is set is known and holds.
+    ``promote_*`` minimum that is set is known and holds. Above ``max_memories`` of a scope those with the lowest score
+    go, but none that is younger than ``newborn_grace_days``.
 
     Raises:
         ValueError: a value is out of its range; the message names the field, the value and the range.
@@ -51,8 +52,12 @@ class Policy:
     promote_min_sessions: int | None = None
     promote_min_use_count: int | None = None
     promote_min_age_days: float | None = None
+    promote_min_evidence: int | None = None
     promote_from: str = "short_term"
     promote_to: str = "long_term"
+
+    max_memories: int | None = None
+    newborn_grace_days: float | None = 3.0
 
     min_overlap: float = 0.8
     min_jaccard: float = 0.5
@@ -74,11 +79,15 @@ class Policy:
         _require_choice("on_excess", self.on_excess, ("reject", "fit"))
         _require_choice("supersede", self.supersede, ("report", "archive"))
         _require_choice("session_recall", self.session_recall, ("none", "equality", "null_is_all"))
-        for name in ("max_lost_rows", "stale_max_use_count", "promote_min_sessions", "promote_min_use_count"):
+        for name in ("max_lost_rows", "stale_max_use_count"):
             _require_count(name, getattr(self, name), at_least=0)
+        for name in ("promote_min_sessions", "promote_min_use_count", "promote_min_evidence"):
+            _require_count(name, getattr(self, name), at_least=0)
+        if self.max_memories is not None:
+            _require_count("max_memories", self.max_memories, at_least=1)
         for name in ("rolling_days", "exact_join_rows", "bands", "rows_per_band", "leaders_per_bucket"):
             _require_count(name, getattr(self, name), at_least=1)
-        for name in ("stale_min_age_days", "stale_min_idle_days", "promote_min_age_days"):
+        for name in ("stale_min_age_days", "stale_min_idle_days", "promote_min_age_days", "newborn_grace_days"):
             _require_days(name, getattr(self, name))
         if self.stale_max_importance is not None and not _is_real(self.stale_max_importance):
             raise ValueError(f"stale_max_importance must be a finite number, got {self.stale_max_importance!r}")
@@ -103,7 +112,12 @@ class Policy:
         """Whether any promotion threshold is set."""
         return any(
             value is not None
-            for value in (self.promote_min_sessions, self.promote_min_use_count, self.promote_min_age_days)
+            for value in (
+                self.promote_min_sessions,
+                self.promote_min_use_count,
+                self.promote_min_age_days,
+                self.promote_min_evidence,
+            )
         )
 
     @property
@@ -149,8 +163,11 @@ _TYPES: dict[str, pa.DataType] = {
     "promote_min_sessions": pa.int64(),
     "promote_min_use_count": pa.int64(),
     "promote_min_age_days": pa.float64(),
+    "promote_min_evidence": pa.int64(),
     "promote_from": pa.string(),
     "promote_to": pa.string(),
+    "max_memories": pa.int64(),
+    "newborn_grace_days": pa.float64(),
     "min_overlap": pa.float64(),
     "min_jaccard": pa.float64(),
     "exact_join_rows": pa.int64(),

@@ -30,7 +30,7 @@ class Folded:
 def build(plan: pa.Table, tally: pa.Table, clusters: pa.Table, snapshot: pa.Table, policy: Policy) -> pa.Table:
     """The changes of the scopes that the gate accepted, in units that land together, by unit and memory id.
 
-    A unit is a survivor with all that goes into it, a stale or superseded memory with its cluster, or one memory alone.
+    A unit is a survivor with all that goes into it, a memory that goes with its cluster, or one memory alone.
     """
     import polars as pl
 
@@ -38,7 +38,7 @@ def build(plan: pa.Table, tally: pa.Table, clusters: pa.Table, snapshot: pa.Tabl
     planned = pl.DataFrame(plan).join(accepted, on="scope", how="semi")
     targets = planned.filter(pl.col("action") == "merge").select(memory_id="into_id").unique()
     is_target = pl.col("memory_id").is_in(targets["memory_id"].implode())
-    is_pruned_as_cluster = pl.col("reason").is_in(["stale", "superseded"])
+    is_pruned_as_cluster = pl.col("reason").is_in(["stale", "superseded", "capacity"])
     homes = pl.DataFrame(clusters.select(["memory_id", "survivor_id"]))
     rows = (
         planned.filter((pl.col("action") != "keep") | is_target)

@@ -99,16 +99,16 @@ def _drift(row: PlannedRow, rows: Mapping[str, StoredRow], policy: Policy) -> st
         return "is pinned or protected"
     if row.superseded_by is not None and row.role == "prune" and row.superseded_by not in rows:
         return f"is superseded by {row.superseded_by!r}, which is gone"
-    if row.reason == "stale" and _used_since(memory, policy):
+    if row.reason in ("stale", "capacity") and _used_since(memory, policy, row.reason):
         return "was used since the snapshot"
     return None
 
 
-def _used_since(memory: Memory, policy: Policy) -> bool:
+def _used_since(memory: Memory, policy: Policy, reason: str) -> bool:
     # The digest leaves out what a recall changes; a memory that was to go because nobody recalls it needs that look.
     if memory.last_used_at is not None and memory.last_used_at > policy.as_of:
         return True
-    limit = policy.stale_max_use_count
+    limit = policy.stale_max_use_count if reason == "stale" else None
     return limit is not None and memory.use_count is not None and memory.use_count > limit
 
 

@@ -1,4 +1,4 @@
--- removals: one row per memory that the policy would remove, before any loss limit; reads prunes, promotions, clusters, snapshot.
+-- removals: one row per memory that the policy would remove, before any loss limit; reads prunes, evictions, promotions, clusters, snapshot.
 -- A row is lost unless it is an exact copy or expired. Rows of one unit_id go together or not at all.
 with
 
@@ -30,13 +30,19 @@ leaving as (
         u.reason,
         u.detail,
         0.0::double as jaccard,
-        0::bigint as added_words
+        0::bigint as added_words,
+        0.0::double as fit_order
     from prunes as u
     where u.action = 'prune'
     union all
-    select m.memory_id, m.memory_id, 'merge', m.into_id, null, m.reason, m.detail, m.jaccard, m.added_words
+    select e.memory_id, e.unit_id, 'prune', null, null, 'capacity', e.detail, 0.0, 0, e.fit_order
+    from evictions as e
+    union all
+    select m.memory_id, m.memory_id, 'merge', m.into_id, null, m.reason, m.detail, m.jaccard, m.added_words, 0.0
     from merges as m
-    where not exists (from prunes as u where u.memory_id = m.memory_id)
+    where
+        not exists (from prunes as u where u.memory_id = m.memory_id)
+        and not exists (from evictions as e where e.memory_id = m.memory_id)
 )
 
 select
@@ -59,8 +65,9 @@ select
         when 'contains' then 3
         when 'stale' then 4
         when 'superseded' then 5
+        when 'capacity' then 6
     end::bigint as fit_step,
-    case l.reason when 'same' then -l.jaccard when 'contains' then l.added_words else 0 end::double as fit_order
+    case l.reason when 'same' then -l.jaccard when 'contains' then l.added_words else l.fit_order end::double as fit_order
 from leaving as l
 join snapshot as s on s.memory_id = l.memory_id
 order by l.memory_id

@@ -1,4 +1,4 @@
--- survivors: one row per memory that stands once clusters are folded, with its folded values; reads snapshot, departed, clusters, rejected, policy.
+-- survivors: one row per memory that stands once clusters are folded, with its folded values; reads snapshot, departed, clusters, sightings, rejected, policy.
 -- A memory without a match is a cluster of one, and its cluster_id is null.
 with
 
@@ -42,6 +42,13 @@ session_counts as (
     group by e.survivor_id
 ),
 
+-- the batches that tell a memory again; the one that it was born in tells nothing new
+evidence as (
+    select g.memory_id, count(*) filter (where not g.is_birth) as batches
+    from sightings as g
+    group by g.memory_id
+),
+
 folded as (
     select
         m.survivor_id,
@@ -75,6 +82,7 @@ select
     f.last_used_at,
     f.expires_at,
     coalesce(n.sessions, 0) as sessions,
+    coalesce(e.batches, 0) as evidence,
     s.pinned or s.protected as is_fixed,
     f.is_taken_back,
     f.has_taken_back,
@@ -100,8 +108,11 @@ select
     ) as is_stale,
     coalesce(
         s.tier = p.promote_from
-        and coalesce(p.promote_min_sessions, p.promote_min_use_count, p.promote_min_age_days) is not null
+        and coalesce(
+            p.promote_min_sessions, p.promote_min_use_count, p.promote_min_age_days, p.promote_min_evidence
+        ) is not null
         and (p.promote_min_sessions is null or coalesce(n.sessions, 0) >= p.promote_min_sessions)
+        and (p.promote_min_evidence is null or coalesce(e.batches, 0) >= p.promote_min_evidence)
         and (p.promote_min_use_count is null or f.use_count >= p.promote_min_use_count)
         and (
             p.promote_min_age_days is null
@@ -112,5 +123,6 @@ select
 from folded as f
 join snapshot as s on s.memory_id = f.survivor_id
 left join session_counts as n on n.survivor_id = f.survivor_id
+left join evidence as e on e.memory_id = f.survivor_id
 cross join policy as p
 order by f.survivor_id
