@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -70,18 +76,89 @@ def _prefect_where_marked(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A Prefect server for the whole session, with results of its own: those of an earlier session are not found."""
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prefect server on loopback for the whole session, with a home and results of its own; gives its API's URL."""
     folder = tmp_path_factory.mktemp("prefect")
     os.environ["PREFECT_HOME"] = str(folder)
-    from prefect.settings import PREFECT_LOCAL_STORAGE_PATH, temporary_settings
-    from prefect.testing.utilities import prefect_test_harness
+    from prefect.settings import (
+        PREFECT_API_URL,
+        PREFECT_LOCAL_STORAGE_PATH,
+        temporary_settings,
+    )
 
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with (
-        prefect_test_harness(server_startup_timeout=120),
-        temporary_settings({PREFECT_LOCAL_STORAGE_PATH: folder / "results"}),
+        program(command, log=folder / "server.log", cwd=folder) as server,
+        temporary_settings(
+            {
+                PREFECT_API_URL: url,
+                PREFECT_LOCAL_STORAGE_PATH: folder / "results",
+            }
+        ),
     ):
-        yield
+        _wait_until_healthy(url, server, folder / "server.log")
+        yield url
+        _send_what_waits()
+
+
+@contextmanager
+def program(
+    command: Sequence[str], *, log: Path, cwd: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program in the background, with everything it started; ended for certain when the block is left."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        end_program(process)
+
+
+def end_program(process: subprocess.Popen[bytes]) -> None:
+    """Ask a program and its children to end; after ten seconds make them."""
+    for number, seconds in ((signal.SIGTERM, 10), (signal.SIGKILL, 30)):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+    process.wait(1)
+
+
+def _send_what_waits() -> None:
+    """Logs and events that are still on their way; without a server they would keep the tests waiting at the end."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogHandler
+
+    APILogHandler.flush()
+    EventsWorker.drain_all()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_healthy(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    import httpx
+
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline and server.poll() is None:
+        with suppress(httpx.HTTPError):
+            if httpx.get(f"{url}/health", timeout=5).status_code == 200:
+                return
+        time.sleep(0.2)
+    raise RuntimeError(f"the Prefect server did not come up at {url}:\n{log.read_text(errors='replace')[-3000:]}")
 
 
 @pytest.fixture

@@ -1,31 +1,33 @@
-"""The pass as a Prefect flow: each step a task. Runs in process; a server is an option, not a condition."""
+"""A pass as Prefect flows: ``consolidate`` as a whole, or ``plan`` and later ``apply``. Runs without a server too."""
 
 from __future__ import annotations
 
 import os
-import secrets
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from memfold_flows import pipeline, settings
-from memfold_flows.runs import RunDirectory, new_run_id, runs_folder
-from memfold_flows.stores import open_store
-from memfold_flows.tasks import as_task
+from memfold_flows import announcements, passes, pipeline, settings
+from memfold_flows.announcements import StepsWithProgress
+from memfold_flows.parameters import Approval, Thresholds
+from memfold_flows.passes import Request
+from memfold_flows.runs import find_run, runs_folder
 
 
 @flow(name="consolidate", persist_result=False)
 def consolidate(
     store: str,
+    *,
     scopes: list[str] | None = None,
     as_of: datetime | None = None,
-    thresholds: dict[str, Any] | None = None,
+    thresholds: Thresholds = Thresholds(),  # noqa: B008  (frozen by use: a flow's form needs the value)
+    approval: Approval = Approval(),  # noqa: B008
     store_options: dict[str, Any] | None = None,
 ) -> State[Any]:
-    """Plan, gate and apply one pass over a store.
+    """Plan, gate and apply one pass over a store, due or not.
 
     The final state is named Consolidated, NothingToDo, Rejected or PartlyApplied, all of type Completed: a refusal is
     a result. A pass that fails is a failed run.
@@ -34,27 +36,52 @@ def consolidate(
         store: The store, as scheme:path.
         scopes: Only these scopes; all of them where this is left out.
         as_of: Plan as of this moment; now where this is left out.
-        thresholds: Thresholds by name, as in memfold.yaml; they win over the worker's environment and file.
+        thresholds: What a pass may lose, prune and promote.
+        approval: Whether a person looks at the plan first.
         store_options: How to open the store, such as in_place or out for an archive.
     """
-    chosen = settings.load(thresholds or {})
-    if not chosen.enabled:
-        return Completed(name="NothingToDo", message=f"memory.consolidation.enabled is false in {settings.FILE}")
-    began_at = _now()
-    run_id = new_run_id(began_at, secrets.token_bytes(3))
-    opened = open_store(store, **(store_options or {}))
-    try:
+    request = Request(store, store_options or {}, thresholds, approval, as_of)
+    return passes.make(request, lambda _store, _now: scopes)
+
+
+@flow(name="plan", persist_result=False)
+def plan(
+    store: str,
+    *,
+    scopes: list[str] | None = None,
+    as_of: datetime | None = None,
+    thresholds: Thresholds = Thresholds(),  # noqa: B008
+    store_options: dict[str, Any] | None = None,
+) -> State[Any]:
+    """Plan a pass and write nothing to the store; the flow `apply` writes it, given the run id.
+
+    Args:
+        store: The store, as scheme:path.
+        scopes: Only these scopes; all of them where this is left out.
+        as_of: Plan as of this moment; now where this is left out.
+        thresholds: What a pass may lose, prune and promote.
+        store_options: How to open the store.
+    """
+    chosen = settings.load(thresholds.given())
+    request = Request(store, store_options or {}, thresholds)
+    with passes.opened(request) as opened:
+        began_at = passes.now()
         policy = chosen.policy(as_of=as_of or began_at, traits=opened.traits)
-        run = RunDirectory.create(runs_folder(os.environ.get("MEMFOLD_HOME")) / run_id, run_id)
-        receipt = pipeline.consolidate(
-            opened, run, policy, clock=_now, scopes=scopes, keep_snapshots=chosen.keep_snapshots, step=as_task
-        )
-    finally:
-        opened.close()
-    totals = receipt.totals
-    message = f"{totals.merged} merged, {totals.pruned} pruned, {totals.promoted} promoted of {totals.entries_before}"
-    return Completed(name=receipt.state.value, message=message, data=receipt.as_json())
+        run = passes.new_run(began_at)
+        report = pipeline.plan(opened, run, policy, clock=passes.now, scopes=scopes, step=StepsWithProgress())
+    announcements.plan_ready(run, report)
+    return Completed(name="Planned", message=f"{report.verdict}; run id {run.run_id}", data=report.as_json())
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+@flow(name="apply", persist_result=False)
+def apply(run_id: str, store_options: dict[str, Any] | None = None) -> State[Any]:
+    """Write exactly the plan of an earlier run. A second time, it says when that was and changes nothing.
+
+    Args:
+        run_id: The run id that the flow `plan` ended with.
+        store_options: How to open the store, such as in_place or out for an archive.
+    """
+    run = find_run(run_id, runs_folder(os.environ.get("MEMFOLD_HOME")))
+    request = Request(run.manifest.store, store_options or {})
+    with passes.opened(request) as opened:
+        return passes.apply_run(request, run, opened)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import logging
 import shutil
+import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +21,7 @@ from memfold import frames, gate, models
 from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError, PlanDamaged
 from memfold.policy import Policy
 from memfold_flows import intake, replay
+from memfold_flows.files import PRIVATE_FILE, PRIVATE_FOLDER
 from memfold_flows.files import PRIVATE_FILE, PRIVATE_FOLDER
 from memfold_flows.receipts import (
     LossLimit,
@@ -40,6 +42,7 @@ logger = logging.getLogger(__name__)
 Clock = Callable[[], datetime]
 
 _HELD_BACK_NAMED = 100
+_SCOPES_NAMED_TO_A_STORE = 1000
 _SCOPES_NAMED_TO_A_STORE = 1000
 
 
@@ -78,6 +81,22 @@ def match(run: RunDirectory) -> Path:
     run.write("pairs", matches.pairs)
     logger.info("judged %d pairs; %d memories have a match", matches.pairs.num_rows, matches.clusters.num_rows)
     return run.write("clusters", matches.clusters)
+
+
+def carry_over(first: RunDirectory, run: RunDirectory, policy: Policy) -> Path:
+    """Give a run the inputs and matches of an earlier one, which must be as they were, and another policy.
+
+    Raises:
+        PlanDamaged: a relation of the earlier run is missing or has changed.
+    """
+    decided = {f"{name}.parquet" for name in ("policy", *models.RELATIONS)}
+    for file in first.verify().files:
+        if file.path not in decided:
+            target = run.path / file.path
+            target.parent.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+            shutil.copyfile(first.path / file.path, target)
+            target.chmod(PRIVATE_FILE)
+    return run.write("policy", policy.as_table())
 
 
 def carry_over(first: RunDirectory, run: RunDirectory, policy: Policy) -> Path:
@@ -258,6 +277,14 @@ def _rows_of_refused(run: RunDirectory, receipt: Receipt) -> set[str]:
     in_scope = pc.is_in(plan["scope"], value_set=pa.array([scope.scope for scope in receipt.refused], pa.string()))
     rows = plan.filter(pc.and_(in_scope, pc.not_equal(plan["action"], "keep")))
     return {*rows["memory_id"].to_pylist(), *rows["into_id"].drop_null().to_pylist()}
+
+
+def _batches(store: MemoryStore, scopes: Collection[str] | None) -> Iterator[pa.RecordBatch]:
+    """The memories of these scopes. Many names are picked out here: a query with thousands of them would be slow."""
+    if scopes is None or len(scopes) <= _SCOPES_NAMED_TO_A_STORE:
+        return store.snapshot(scopes)
+    wanted = pa.array(sorted(scopes), pa.string())
+    return (batch.filter(pc.is_in(batch["scope"], value_set=wanted)) for batch in store.snapshot())
 
 
 def _batches(store: MemoryStore, scopes: Collection[str] | None) -> Iterator[pa.RecordBatch]:

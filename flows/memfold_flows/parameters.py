@@ -1,0 +1,102 @@
+"""The parameters of the flows: what Prefect's run form shows, each with its meaning and its bounds."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+When = Literal["never", "on_warning", "always"]
+
+#: The highest loss limit that an operator may set when approving a plan.
+HIGHEST_APPROVED_LIMIT = 0.5
+
+
+class Thresholds(BaseModel):
+    """Thresholds of a pass; one that is left out is taken from the worker's environment or memfold.yaml."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_loss_fraction: float | None = Field(
+        default=None, ge=0, le=1, description="Share of a scope's memories that a pass may lose (0.25)."
+    )
+    on_excess: Literal["reject", "fit"] | None = Field(
+        default=None, description="Over that limit: reject writes nothing of the scope, fit stops at the limit."
+    )
+    strict_entries: bool | None = Field(
+        default=None, description="Count exact copies and expired memories as lost too."
+    )
+    max_lost_rows: int | None = Field(
+        default=None, ge=0, description="Most memories that a scope may lose, whatever their share."
+    )
+    max_rolling_loss_fraction: float | None = Field(
+        default=None, ge=0, le=1, description="Share that a scope may lose over 30 days, all passes together (0.5)."
+    )
+    max_expired_fraction: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Share of a scope that may have expired before it looks like a mistake (0.5).",
+    )
+    supersede: Literal["report", "archive"] | None = Field(
+        default=None, description="What a newer memory does to the one it replaces."
+    )
+    across_sessions: bool | None = Field(
+        default=None, description="Fold twins of two sessions where the store recalls by session."
+    )
+    stale_min_age_days: float | None = Field(
+        default=None, ge=0, description="Prune memories at least this old, if the other stale thresholds hold too."
+    )
+    stale_min_idle_days: float | None = Field(
+        default=None, ge=0, description="Prune memories not used for this long, if the others hold too."
+    )
+    stale_max_use_count: int | None = Field(
+        default=None, ge=0, description="Prune memories used at most this often, if the others hold too."
+    )
+    stale_max_importance: float | None = Field(
+        default=None, description="Prune memories of at most this importance, if the others hold too."
+    )
+    stale_kinds: list[str] | None = Field(default=None, description="Only memories of these kinds can be stale.")
+    promote_min_sessions: int | None = Field(
+        default=None, ge=0, description="Promote memories seen in at least this many sessions."
+    )
+    promote_min_use_count: int | None = Field(
+        default=None, ge=0, description="Promote memories used at least this often."
+    )
+    promote_min_age_days: float | None = Field(default=None, ge=0, description="Promote memories at least this old.")
+
+    def given(self) -> dict[str, Any]:
+        """The thresholds that were given, as ``settings.load`` takes them."""
+        return self.model_dump(exclude_none=True)
+
+
+class Approval(BaseModel):
+    """Whether a person looks at a plan before it is written."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    when: When = Field(
+        default="never",
+        description="never: the gate alone decides. on_warning: ask when a scope is refused or loses more than half of "
+        "what it may. always: ask before anything is written.",
+    )
+    wait_hours: float = Field(
+        default=12, gt=0, le=168, description="Hours to wait for an answer; without one, nothing is written."
+    )
+
+
+class Timing(BaseModel):
+    """How often a scope is looked at, and what makes it due before its time."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    consolidate_interval_hours: float = Field(
+        default=24, gt=0, le=8760, description="Hours between two passes over a scope."
+    )
+    converged_min_interval_hours: float = Field(
+        default=72, gt=0, le=8760, description="Hours between passes once a pass finds nothing left to do, at least."
+    )
+    backlog_threshold: int | None = Field(
+        default=None, ge=1, description="Memories written since the last pass that make a scope due before its time."
+    )
+    all_scopes: bool = Field(default=False, description="Look at every scope, due or not.")

@@ -1,0 +1,158 @@
+"""What an operator reads of a pass: the plan and its outcome as Markdown and as table rows. Values in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from memfold_flows.receipts import LossLimit, PlanReport, Receipt, ScopeTally, Totals
+from memfold_flows.views import RunView, Shown, ShownCluster, ShownPair
+
+_SCOPES_SHOWN = 50
+_CHARACTERS_SHOWN = 240
+
+
+def warnings(report: PlanReport) -> list[str]:
+    """What a person should look at before this plan is written; nothing where there is no reason to."""
+    found = [f"{_name(scope)}: refused, {'; '.join(scope.refused)}" for scope in report.refused]
+    for scope in report.writable:
+        loss = report.limit.loss_of(scope)
+        if loss > report.limit.max_loss_fraction / 2:
+            found.append(f"{_name(scope)}: would lose {loss:.1%}, more than half of what it may")
+        if scope.waits:
+            found.append(f"{_name(scope)}: {scope.waits} removals wait, as they do not fit under the limit")
+    return found
+
+
+def plan(report: PlanReport) -> str:
+    """A plan, for someone who has to decide on it."""
+    return "\n".join(
+        [
+            f"# Plan {report.run_id}",
+            "",
+            f"{report.store}, as of {report.as_of:%Y-%m-%d %H:%M} UTC: **{report.verdict}**. Nothing is written yet.",
+            "",
+            *_figures(report.totals, report.limit),
+            "",
+            *_listed("Look at this first", warnings(report)),
+            *_run_directory(report.run_dir),
+        ]
+    )
+
+
+def outcome(receipt: Receipt, *, seconds: float | None = None) -> str:
+    """What a pass did."""
+    took = (receipt.ended_at - receipt.began_at).total_seconds() if seconds is None else seconds
+    refused = [f"{_name(scope)}: {'; '.join(scope.refused)}" for scope in receipt.refused]
+    drifted = [f"`{each.memory_id}` {each.why}" for each in receipt.drifted]
+    return "\n".join(
+        [
+            f"# {receipt.state}",
+            "",
+            f"{receipt.store}, run `{receipt.run_id}`, {took:.1f} s.",
+            "",
+            *_figures(receipt.totals, receipt.limit),
+            "",
+            *_listed("Refused; nothing of these scopes was written", refused),
+            *_listed("Changed since the snapshot, and left alone", drifted),
+            *_run_directory(receipt.run_dir),
+        ]
+    )
+
+
+def look(view: RunView) -> str:
+    """The largest merges side by side, the conflicts, what was removed and what was held back."""
+    merges = [line for cluster in view.clusters.items for line in _merge(cluster)]
+    parts = [
+        *_table(f"Largest merges ({view.clusters.total})", ("stays", "folds into it", "why"), merges),
+        *_pairs(f"Conflicts: both stay ({view.conflicts.total})", view.conflicts.items),
+        *_pairs(f"Held back ({view.held_pairs.total})", view.held_pairs.items),
+        *_table(
+            f"Removed ({view.pruned.total})", ("memory", "why"), [(_text(row), _why(row)) for row in view.pruned.items]
+        ),
+    ]
+    return "\n".join(parts) if parts else "Nothing was merged, removed or held back."
+
+
+def scope_rows(scopes: Iterable[ScopeTally], *, most: int = _SCOPES_SHOWN) -> list[dict[str, Any]]:
+    """The scopes in which something happens, refused ones first, then the largest changes."""
+    worth = [scope for scope in scopes if scope.changes or not scope.accepted]
+    worth.sort(key=lambda scope: (scope.accepted, -scope.changes, scope.scope))
+    return [
+        {
+            "scope": _name(scope),
+            "before": scope.entries_before,
+            "after": scope.entries_after,
+            "merged": scope.merged,
+            "pruned": scope.pruned,
+            "promoted": scope.promoted,
+            "held": scope.held,
+            "lost": f"{scope.loss_fraction:.1%}",
+            "gate": "accepted" if scope.accepted else "refused: " + "; ".join(scope.refused),
+        }
+        for scope in worth[:most]
+    ]
+
+
+def in_one_line(totals: Totals) -> str:
+    """The counts of a pass, as the final state of a run carries them."""
+    return f"{totals.merged} merged, {totals.pruned} pruned, {totals.promoted} promoted of {totals.entries_before}"
+
+
+def _figures(totals: Totals, limit: LossLimit) -> list[str]:
+    return [
+        "| memories | merged | pruned | promoted | held | lost | lost, strictly | limit |",
+        "|---|---|---|---|---|---|---|---|",
+        f"| {totals.entries_before} -> {totals.entries_after} | {totals.merged} | {totals.pruned} | {totals.promoted} "
+        f"| {totals.held} | {totals.lost} ({totals.loss_fraction:.1%}) "
+        f"| {totals.lost_strict} ({totals.loss_fraction_strict:.1%}) | {limit.max_loss_fraction:.0%} of a scope |",
+    ]
+
+
+def _merge(cluster: ShownCluster) -> list[tuple[str, str, str]]:
+    lines = [(_text(cluster.survivor), _text(member), _why(member)) for member in cluster.members]
+    if (more := cluster.folded - len(cluster.members)) > 0:
+        lines.append((_text(cluster.survivor), f"and {more} more", ""))
+    return lines
+
+
+def _pairs(title: str, pairs: Sequence[ShownPair]) -> list[str]:
+    return _table(title, ("one", "other", "why"), [(_text(pair.left), _text(pair.right), pair.why) for pair in pairs])
+
+
+def _table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    if not lines:
+        return []
+    cells = [f"| {' | '.join(_cell(cell) for cell in line)} |" for line in (header, *lines)]
+    return [f"## {title}", "", cells[0], "|" + "---|" * len(header), *cells[1:], ""]
+
+
+def _listed(title: str, items: Sequence[str]) -> list[str]:
+    if not items:
+        return []
+    shown = [f"- {_cell(item)}" for item in items[:_SCOPES_SHOWN]]
+    more = [f"- and {len(items) - _SCOPES_SHOWN} more"] if len(items) > _SCOPES_SHOWN else []
+    return [f"## {title}", "", *shown, *more, ""]
+
+
+def _run_directory(path: str) -> list[str]:
+    return [f"Run directory: `{path}`"]
+
+
+def _text(memory: Shown) -> str:
+    return f"`{memory.memory_id}` " + ("(no longer kept)" if memory.text is None else memory.text)
+
+
+def _why(memory: Shown) -> str:
+    return f"{memory.reason}: {memory.detail}" if memory.detail else memory.reason
+
+
+def _cell(text: str) -> str:
+    """One cell of a table: on one line, not too long, and nothing in it that Markdown takes for a sign or for HTML."""
+    line = " ".join(text.split())
+    line = line if len(line) <= _CHARACTERS_SHOWN else line[: _CHARACTERS_SHOWN - 1] + "…"
+    return line.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _name(scope: ScopeTally) -> str:
+    return scope.scope or "(no scope)"
