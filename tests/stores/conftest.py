@@ -21,6 +21,7 @@ from memfold.policy import Policy
 from memfold_flows.stores import applying, open_store, sqlite
 from memfold_flows.stores.base import ApplyReport, MemoryStore, RunRef, UndoReport
 from memfold_flows.stores.sqlite_rows import cells_of
+from memfold_flows.stores.undo_units import Selection
 
 NOW = datetime(2026, 11, 30, 3, 0, tzinfo=UTC)
 
@@ -421,10 +422,16 @@ class Pass:
         }
         return applying.apply(self.store, self.rewrite, **(arguments | changes))
 
-    def undo(self, at: datetime | None = None) -> UndoReport:
-        """Take the run back with the undo data that its apply left."""
+    def undo(self, at: datetime | None = None, **selected: str) -> UndoReport:
+        """Take the run back with the undo data that its apply left, or a scope or memory of it."""
         rows = pa.concat_tables([UNDO.empty_table(), *self.undo_parts.values()])
-        return applying.undo(self.store, rows, run=self.run, clock=lambda: at or self.an_hour_later)
+        return applying.undo(
+            self.store,
+            rows,
+            run=self.run,
+            clock=lambda: at or self.an_hour_later,
+            selection=Selection(**selected),
+        )
 
     @property
     def an_hour_later(self) -> datetime:

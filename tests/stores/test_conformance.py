@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
 
 import pyarrow.parquet as pq
 import pytest
@@ -75,6 +76,12 @@ def filled(fill_any):
 def night(filled, a_pass):
     """A pass that merges bob into ann and eve into dan and prunes cat."""
     return _night(filled, a_pass, filled.open())
+
+
+@pytest.fixture
+def trio(fill_any):
+    """A store of each kind with three copies and two other notes of one team."""
+    return fill_any(ANN, BOB, mem("bea", "Deploys need two approvals"), CAT, FAY)
 
 
 def test_every_text_comes_back_as_it_was_written(fill_any, memories_of):
@@ -301,6 +308,100 @@ def test_undoing_twice_changes_nothing_and_says_when_it_was_undone(filled, night
     second = night.undo()
 
     assert (first.already_undone_at, second.already_undone_at) == (None, night.an_hour_later)
+    assert filled.everything() == after
+
+
+def test_undo_of_one_scope_restores_only_that_one(filled, night):
+    """The rows, redirects and losses of every other scope stay as the pass left them."""
+    ids = filled.ids
+    night.apply()
+
+    report = night.undo(scope="other")
+
+    assert (report.restored, report.not_restored, report.is_whole) == (1, [], False)
+    assert filled.contents().keys() == {ids["ann"], ids["dan"], ids["eve"], ids["fay"]}
+    with night.store.ledger() as ledger:
+        assert (ledger.resolve(ids["eve"]), ledger.resolve(ids["bob"])) == (ids["eve"], ids["ann"])
+        assert ledger.losses(night.a_day_before) == {"team": 1}
+        assert [(row["memory_id"], row["into_id"]) for row in ledger.rejected().to_pylist()] == [
+            (ids["eve"], ids["dan"])
+        ]
+
+
+def test_undo_of_one_merge_restores_only_that_memory(trio, a_pass):
+    """The other member stays folded; the one that came back is remembered, and its loss is given back."""
+    ids = trio.ids
+    night = a_pass(trio.open()).plan(merge={ids["bob"]: ids["ann"], ids["bea"]: ids["ann"]}, lost=[ids["bea"]])
+    night.apply()
+
+    report = night.undo(memory_id=ids["bea"])
+
+    assert (report.restored, report.not_restored, report.is_whole) == (1, [], False)
+    assert trio.contents().keys() == {ids["ann"], ids["bea"], ids["cat"], ids["fay"]}
+    with night.store.ledger() as ledger:
+        assert (ledger.resolve(ids["bea"]), ledger.resolve(ids["bob"])) == (ids["bea"], ids["ann"])
+        assert ledger.losses(night.a_day_before) == {}
+        assert [(row["memory_id"], row["into_id"]) for row in ledger.rejected().to_pylist()] == [
+            (ids["bea"], ids["ann"])
+        ]
+
+
+@pytest.mark.parametrize("first", ["a scope", "a merge", "each of them"])
+def test_an_undo_of_the_whole_run_does_what_was_left(filled, night, first):
+    """After the parts, the rest: everything is as it was before the pass."""
+    before = filled.everything()
+    night.apply()
+    if first != "a merge":
+        night.undo(scope="other")
+    if first != "a scope":
+        night.undo(memory_id=filled.ids["cat"])
+
+    report = night.undo()
+
+    assert (report.restored, report.not_restored, report.is_whole) == (3, [], True)
+    assert filled.everything() == before
+
+
+def test_parts_that_come_back_one_by_one_make_the_whole(trio, a_pass):
+    """Once nothing is left, the run counts as taken back, and every row is as it was, whatever the order."""
+    ids = trio.ids
+    before = trio.everything()
+    night = a_pass(trio.open()).plan(
+        merge={ids["bob"]: ids["ann"], ids["bea"]: ids["ann"]}, prune={ids["cat"]: "stale"}
+    )
+    night.apply()
+
+    wholes = [night.undo(memory_id=ids[name]).is_whole for name in ("bea", "cat", "bob")]
+
+    assert wholes == [False, False, True]
+    assert trio.everything() == before
+    with pytest.raises(BadUsage, match="was taken back"):
+        night.apply()
+
+
+@pytest.mark.parametrize("what", ["scope", "memory_id"])
+def test_undoing_a_part_twice_changes_nothing_and_says_when_it_was_undone(filled, night, what):
+    """The second undo of a scope or of a memory is a report, not a change."""
+    selected = {what: "other" if what == "scope" else filled.ids["bob"]}
+    night.apply()
+    first = night.undo(**selected)
+    after = filled.everything()
+
+    second = night.undo(**selected, at=night.now + timedelta(days=1))
+
+    assert (first.already_undone_at, second.already_undone_at) == (None, night.an_hour_later)
+    assert filled.everything() == after
+
+
+@pytest.mark.parametrize("selected", [{"scope": "third"}, {"memory_id": "nobody"}])
+def test_undo_of_a_part_that_the_run_never_touched_is_refused(filled, night, selected):
+    """A scope or a memory that nothing was done to is named, and nothing comes back."""
+    night.apply()
+    after = filled.everything()
+
+    with pytest.raises(BadUsage, match="run night-1 changed nothing of"):
+        night.undo(**selected)
+
     assert filled.everything() == after
 
 

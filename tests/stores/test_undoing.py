@@ -275,6 +275,110 @@ def test_a_run_in_which_everything_drifted_is_taken_back_too(two_copies, a_pass)
         night.apply()
 
 
+def test_a_member_that_comes_back_alone_takes_its_uses_with_it(fill_sqlite, a_pass, memories_of):
+    """No recall is counted twice; the tags that the survivor took in stay until the others come back too."""
+    filled = fill_sqlite(
+        mem("ann", use_count=2, tags=("ops",)), mem("bob", use_count=3, tags=("ci",)), mem("bea", use_count=4)
+    )
+    night = a_pass(filled.store).plan(merge={"bob": "ann", "bea": "ann"})
+    night.apply()
+    filled.execute("update memories set use_count = use_count + 10")
+
+    report = night.undo(memory_id="bob")
+    one_back = memories_of(filled.store)
+    night.undo()
+    all_back = memories_of(filled.store)
+
+    assert (one_back["ann"].use_count, one_back["ann"].tags, one_back["bob"].use_count) == (16, ("ops", "ci"), 3)
+    assert [(each.memory_id, each.why) for each in report.kept_fields] == [
+        ("ann", "keeps tags until all of its cluster is taken back")
+    ]
+    assert {name: memory.use_count for name, memory in all_back.items()} == {"ann": 12, "bob": 3, "bea": 4}
+    assert all_back["ann"].tags == ("ops",)
+
+
+def test_a_survivor_that_is_named_comes_back_with_all_of_its_cluster(fill_sqlite, a_pass):
+    """Its fold cannot be taken back while its members are in it."""
+    filled = fill_sqlite(mem("ann", use_count=2), mem("bob", use_count=3), mem("bea"), mem("cat"))
+    before = filled.contents()
+    night = a_pass(filled.store).plan(merge={"bob": "ann", "bea": "ann"}, prune={"cat": "stale"})
+    night.apply()
+
+    report = night.undo(memory_id="ann")
+
+    assert (report.restored, report.reverted, report.is_whole) == (2, 1, False)
+    assert filled.contents() == {name: row for name, row in before.items() if name != "cat"}
+
+
+def test_a_promotion_that_is_named_is_taken_back_alone(fill_praisonai, a_pass):
+    """Under its old id or the one that it has now; other promotions stay."""
+    filled = fill_praisonai(mem("ann"), mem("bob", "Standup is at ten."))
+    ann, bob = filled.ids["ann"], filled.ids["bob"]
+    night = a_pass(filled.open()).plan(promote=[ann, bob])
+    new_ids = night.apply().new_ids
+
+    report = night.undo(memory_id=new_ids[ann])
+
+    assert (report.demoted, report.is_whole) == (1, False)
+    assert filled.contents().keys() == {ann, new_ids[bob]}
+
+
+def test_what_came_back_in_parts_is_remembered_as_if_it_came_back_at_once(fill_sqlite, a_pass, memories_of):
+    """Each pair of the cluster is rejected, with the digests that the rows have after the last part."""
+    filled = fill_sqlite(mem("ann", tags=("ops",)), mem("bob", tags=("ci",)), mem("bea"))
+    night = a_pass(filled.store).plan(merge={"bob": "ann", "bea": "ann"})
+    night.apply()
+
+    night.undo(memory_id="bob")
+    night.undo(memory_id="bea")
+
+    now = {name: memory.row_digest for name, memory in memories_of(filled.store).items()}
+    with filled.store.ledger() as ledger:
+        rejected = {tuple(row.values()) for row in ledger.rejected().to_pylist()}
+    wanted = {frozenset(pair) for pair in (("ann", "bob"), ("ann", "bea"), ("bob", "bea"))}
+    still_true = {
+        frozenset((one, other))
+        for one, other, digest, other_digest in rejected
+        if (digest, other_digest) == (now[one], now[other])
+    }
+    assert still_true == wanted
+
+
+def test_a_scope_of_many_transactions_comes_back_whole(fill_sqlite, a_pass):
+    """An undo of a scope that stopped goes on from there, and says that it is done only at its end."""
+    filled = fill_sqlite(mem("ann"), mem("bob"), mem("cat"), mem("dan", scope="ops"))
+    filled.store.traits = replace(filled.store.traits, rows_per_transaction=2)
+    night = a_pass(filled.store).plan(prune=dict.fromkeys(["ann", "bob", "cat", "dan"], "stale"))
+    night.apply()
+
+    report = night.undo(scope="team")
+
+    assert (report.restored, report.transactions, report.is_whole) == (3, 3, False)
+    assert filled.contents().keys() == {"ann", "bob", "cat"}
+    assert night.undo(scope="ops").is_whole is True
+
+
+def test_a_part_of_an_apply_that_did_not_end_is_never_the_whole(fill_sqlite, a_pass):
+    """The run can still go on, so it does not count as taken back."""
+    filled = fill_sqlite(mem("ann"), mem("bob", scope="ops"))
+    filled.store.traits = replace(filled.store.traits, rows_per_transaction=1)
+    night = a_pass(filled.store).plan(prune={"ann": "stale", "bob": "stale"})
+
+    def unplugged_after_the_first(number, rows):
+        if number == 1:
+            raise OSError("unplugged")
+        night.undo_parts[number] = rows
+
+    with pytest.raises(OSError, match="unplugged"):
+        night.apply(undo=unplugged_after_the_first)
+
+    report = night.undo(scope="ops")
+
+    assert report.is_whole is False
+    assert night.apply().pruned == 2
+    assert filled.contents().keys() == {"bob"}
+
+
 def test_undo_data_that_lacks_rows_is_refused_whole(fill_sqlite, a_pass):
     """Half an undo folder must not look like an undo."""
     filled = fill_sqlite(mem("ann"), mem("bob"))

@@ -6,6 +6,7 @@ A row is a place (its number in the file, from 0) and a body (its bytes).
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -169,6 +170,7 @@ class ArchiveTransaction:
         self._rows: dict[str, _Row | None] = {}
         self._removed: set[int] = set()
         self._changed: dict[int, bytes] = {}
+        self._places_away: list[int] = []
 
     @property
     def reading(self) -> Reading:
@@ -207,12 +209,16 @@ class ArchiveTransaction:
         self.update([Update(row.memory, replace(row.memory, tier=tier)) for row in rows.values()])
         return {memory_id: memory_id for memory_id in rows}
 
+    def stay_away(self, raws: Mapping[str, bytes]) -> None:
+        self._places_away = sorted(unpack(raw)[0] for raw in raws.values())
+
     def restore(self, raws: Mapping[str, bytes]) -> set[str]:
         self._load(raws)
         taken = {memory_id for memory_id in raws if self._rows[memory_id] is not None}
         for memory_id, raw in raws.items():
             if memory_id not in taken:
                 place, body = unpack(raw)
+                place -= bisect_left(self._places_away, place)
                 memory = self.reading.source.memory(body)
                 self._rows[memory_id] = _Row(place, body, memory, is_inserted=True)
                 self.reading.scopes[memory.scope] += 1

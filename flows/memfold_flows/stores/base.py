@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -93,6 +93,8 @@ class Landed:
     first_unit: int
     last_unit: int
     report: str
+    #: When it was committed, where the ledger was asked.
+    landed_at: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +275,15 @@ class Transaction(Protocol):
         ...
 
 
+@runtime_checkable
+class InOrder(Protocol):
+    """A transaction over memories that stand in an order, which an undo brings back."""
+
+    def stay_away(self, raws: Mapping[str, bytes]) -> None:
+        """Before ``restore``: rows that were removed with those to be restored, and are not restored yet."""
+        ...
+
+
 class MemoryStore(Protocol):
     """A place where agents keep memories, opened by a URL (``stores.open_store``)."""
 
@@ -336,6 +347,7 @@ class UndoReport:
     """What an undo did, summed over the transactions of the run, those before an interruption included.
 
     Where ``already_undone_at`` is set, this call wrote nothing and the rest says what that earlier undo did.
+    ``is_whole`` says whether nothing of the run is left to take back.
     """
 
     restored: int = 0
@@ -344,5 +356,6 @@ class UndoReport:
     not_restored: list[Drift] = field(default_factory=list)
     kept_fields: list[Drift] = field(default_factory=list)
     already_undone_at: datetime | None = None
+    is_whole: bool = True
     transactions: int = 0
     longest_hold_seconds: float = 0.0

@@ -135,11 +135,14 @@ class Bookkeeping:
 
     def landed(self, run_id: str, step: Step) -> list[Landed]:
         rows = self._read(
-            "select batch, scope, first_unit, last_unit, report from main.memfold_applied "
+            "select batch, scope, first_unit, last_unit, report, landed_at from main.memfold_applied "
             "where run_id = ? and step = ? order by batch, scope",
             (run_id, step),
         )
-        return [Landed(*row) for row in rows]
+        return [
+            Landed(batch, scope, first, last, report, from_microseconds(landed_at))
+            for batch, scope, first, last, report, landed_at in rows
+        ]
 
     def land(self, run_id: str, step: Step, landed: Sequence[Landed], at: datetime) -> None:
         self._connection.executemany(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from memfold_flows.stores.base import ApplyReport, Drift, Landed, UndoReport
@@ -45,6 +46,13 @@ class Undone:
     demoted: int = 0
     not_restored: list[Remark] = field(default_factory=list)
     kept_fields: list[Remark] = field(default_factory=list)
+    #: Where only some members of a unit were taken back: these, and the uses that their survivor gave back for them.
+    only: list[str] = field(default_factory=list)
+    returned: int = 0
+    #: Memories that stood as they were to become already: there was nothing to write.
+    unchanged: list[str] = field(default_factory=list)
+    #: Whether this was the last transaction of what was asked for.
+    ended: bool = False
 
 
 Outcome = TypeVar("Outcome", Applied, Undone)
@@ -56,20 +64,43 @@ class Progress(Generic[Outcome]):
     def __init__(self, kind: type[Outcome], landed: Iterable[Landed]) -> None:
         self._kind: type[Outcome] = kind
         self.outcomes: defaultdict[str, list[Outcome]] = defaultdict(list)
-        self._ranges: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._ranges: defaultdict[str, list[tuple[int, int, datetime | None]]] = defaultdict(list)
+        self._taken: defaultdict[tuple[str, int], dict[str, datetime | None]] = defaultdict(dict)
+        self._returned: Counter[tuple[str, int]] = Counter()
         self.next_batch = 0
         self.add(landed)
 
     def add(self, landed: Iterable[Landed]) -> None:
         """Take in what a committed transaction recorded."""
         for part in landed:
-            self.outcomes[part.scope].append(_from_json(self._kind, part.report))
-            self._ranges[part.scope].append((part.first_unit, part.last_unit))
+            outcome = _from_json(self._kind, part.report)
+            self.outcomes[part.scope].append(outcome)
+            if isinstance(outcome, Undone) and outcome.only:
+                self._taken[part.scope, part.first_unit] |= dict.fromkeys(outcome.only, part.landed_at)
+                self._returned[part.scope, part.first_unit] += outcome.returned
+            else:
+                self._ranges[part.scope].append((part.first_unit, part.last_unit, part.landed_at))
             self.next_batch = max(self.next_batch, part.batch + 1)
 
     def covers(self, scope: str, unit_id: int) -> bool:
-        """Whether a transaction dealt with this unit already."""
-        return any(first <= unit_id <= last for first, last in self._ranges.get(scope, ()))
+        """Whether a transaction dealt with this unit already, as a whole or with what was left of it."""
+        return any(first <= unit_id <= last for first, last, _ in self._ranges.get(scope, ()))
+
+    def taken(self, scope: str, unit_id: int) -> Collection[str]:
+        """The members of a unit that were dealt with one by one."""
+        return self._taken.get((scope, unit_id), {}).keys()
+
+    def returned(self, scope: str, unit_id: int) -> int:
+        """The uses that a survivor gave back for such members."""
+        return self._returned[scope, unit_id]
+
+    def taken_at(self, scope: str, unit_id: int, memory_id: str | None) -> datetime | None:
+        """When a transaction dealt with this unit, or with this member of it."""
+        alone = self._taken.get((scope, unit_id), {})
+        if memory_id is not None and memory_id in alone:
+            return alone[memory_id]
+        times = [at for first, last, at in self._ranges.get(scope, ()) if first <= unit_id <= last]
+        return times[-1] if times else None
 
     def total(self, scope: str, count: str) -> int:
         """One of the counts of a scope, over all its transactions."""
@@ -116,16 +147,17 @@ def apply_report(progress: Progress[Applied]) -> ApplyReport:
     return report
 
 
-def undo_report(progress: Progress[Undone]) -> UndoReport:
-    """The report of an undo, over all its transactions."""
+def undo_report(progress: Progress[Undone], *, scope: str | None = None) -> UndoReport:
+    """The report of an undo, over all its transactions; with a scope, of that one."""
     report = UndoReport()
-    for scope, parts in sorted(progress.outcomes.items()):
+    wanted = progress.outcomes if scope is None else {scope: progress.outcomes.get(scope, [])}
+    for name, parts in sorted(wanted.items()):
         for part in parts:
             report.restored += part.restored
             report.reverted += part.reverted
             report.demoted += part.demoted
-            report.not_restored += _drifts(scope, part.not_restored)
-            report.kept_fields += _drifts(scope, part.kept_fields)
+            report.not_restored += _drifts(name, part.not_restored)
+            report.kept_fields += _drifts(name, part.kept_fields)
     report.transactions = progress.next_batch
     return report
 

@@ -13,6 +13,7 @@ so how often an item was used is unknown; it moves items to long term by itself,
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -134,6 +135,7 @@ class PraisonAIFileTransaction:
         self.ledger = ledger
         self._places = {tier: _numbered(tier, items) for tier, items in tiers.items()}
         self._changed: set[str] = set()
+        self._away: dict[str, list[int]] = {tier: [] for tier in TIERS}
 
     def read(self, ids: Collection[str]) -> dict[str, StoredRow]:
         """The items of these typed ids as they stand now."""
@@ -171,6 +173,11 @@ class PraisonAIFileTransaction:
         """Refused: ``FileMemory`` does it itself, and drops items where long term is full."""
         raise StoreError(f"a FileMemory moves items to {tier} by itself; {len(rows)} were not moved")
 
+    def stay_away(self, raws: Mapping[str, bytes]) -> None:
+        """These went with the items to be restored, so they are not counted in the places of those."""
+        for tier, place in map(_decode, raws.values()):
+            insort(self._away[tier], place.position)
+
     def restore(self, raws: Mapping[str, bytes]) -> set[str]:
         """Put removed items back where they stood in the list."""
         rows = {memory_id: _decode(raw) for memory_id, raw in raws.items()}
@@ -180,7 +187,7 @@ class PraisonAIFileTransaction:
             if back:
                 items = self._items()[tier]
                 for place in sorted(back, key=lambda place: place.position):
-                    items.insert(place.position, place.item)
+                    items.insert(place.position - bisect_left(self._away[tier], place.position), place.item)
                 self._places[tier] = _numbered(tier, items)
                 self._changed.add(tier)
         return taken

@@ -4,57 +4,34 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import combinations
-from typing import NamedTuple
+from itertools import combinations, product
 
 import pyarrow as pa
 
-from memfold.errors import BadUsage, PlanDamaged, StoreError
-from memfold.frames import UNDO
+from memfold.errors import BadUsage, StoreError
 from memfold.memory import Memory
-from memfold_flows.stores.base import Landed, MemoryStore, Rejection, RunRef, Transaction, UndoReport, Update
+from memfold_flows.stores.base import (
+    InOrder,
+    Landed,
+    MemoryStore,
+    Rejection,
+    RunRecord,
+    RunRef,
+    Transaction,
+    UndoReport,
+    Update,
+)
 from memfold_flows.stores.folded_fields import from_json, take_back
 from memfold_flows.stores.outcomes import Applied, Progress, Undone, landed, undo_report
 from memfold_flows.stores.sessions import Clock, Session
+from memfold_flows.stores.undo_units import EVERYTHING, Chosen, Selection, UndoRow, UndoUnit, choose, read_units
 from memfold_flows.stores.units import next_transaction
 
 #: Up to here the members of a cluster that was taken back are kept apart from one another too, pair by pair.
 _PAIRED_MEMBERS = 30
-
-
-class UndoRow(NamedTuple):
-    """One row of ``frames.UNDO``."""
-
-    unit_id: int
-    scope: str
-    memory_id: str
-    change: str
-    into_id: str | None
-    new_id: str | None
-    is_lost: bool
-    row_digest: str
-    into_digest: str | None
-    raw: bytes
-    before: str | None
-    after: str | None
-
-
-@dataclass(slots=True)
-class _UndoUnit:
-    """The changes of one unit."""
-
-    unit_id: int
-    scope: str
-    removed: list[UndoRow] = field(default_factory=list)
-    folded: UndoRow | None = None
-    promoted: list[UndoRow] = field(default_factory=list)
-
-    @property
-    def size(self) -> int:
-        return len(self.removed) + len(self.promoted) + 1
 
 
 def undo(
@@ -63,15 +40,17 @@ def undo(
     *,
     run: RunRef,
     clock: Clock,
+    selection: Selection = EVERYTHING,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> UndoReport:
     """Take back what a run did to its store: removed rows, redirects, promotions, folded fields, counted losses.
 
     Nothing that was written since is overwritten: what cannot be taken back for that reason is reported. What was
-    taken back is remembered, so that it is not proposed again until a text changes.
+    taken back is remembered, so that it is not proposed again until a text changes. With a ``selection`` only that part
+    of the run comes back; a later undo of the whole run does the rest.
 
     Raises:
-        BadUsage: this run never wrote to this store.
+        BadUsage: this run never wrote to this store, or not to what was selected.
         PlanDamaged: the undo data lacks rows that the ledger says were removed; nothing was restored.
         Transient: the store is busy; what was committed stays, and the same call goes on from there.
     """
@@ -83,50 +62,43 @@ def undo(
         raise BadUsage(
             f"run {run.run_id} never wrote to {store.url}; nothing was restored. Check the run and the store."
         )
-    units = [unit for unit in _units(undo_rows) if applied.covers(unit.scope, unit.unit_id)]
-    _require_complete(units, applied, run.run_id)
-    todo = [unit for unit in units if not progress.covers(unit.scope, unit.unit_id)]
+    chosen = choose(read_units(undo_rows, applied, run.run_id), selection, progress, run.run_id)
+    # An apply that did not end may have more to come, which only an undo of the whole run rules out.
+    is_whole = selection.is_all or (chosen.is_rest and known.applied_at is not None)
     session = Session(store, f"{run.run_id} (undo)", clock=clock, monotonic=monotonic)
-    is_last = known.undone_at is not None
+    todo: Sequence[UndoUnit] = chosen.units
+    now_done = Progress(Undone, ())
+    is_last = known.undone_at is not None or (not selection.is_all and not todo)
     while not is_last:
         batch = next_transaction(todo, session.rows_at_most)
         todo = todo[len(batch) :]
         is_last = not todo
         with session.transaction(is_last=is_last) as (transaction, now):
-            parts = _Taker(transaction, run.run_id, now).take_back(batch, progress)
-            if is_last:
+            parts = _Taker(transaction, run.run_id, now, chosen.away).take_back(
+                batch, progress.next_batch, ended=is_last
+            )
+            if is_last and is_whole:
                 transaction.ledger.finish(run.run_id, "undo", now)
         progress.add(parts)
-    report = undo_report(progress)
-    report.already_undone_at = known.undone_at
+        now_done.add(parts)
+    report = _report(selection, progress, now_done)
+    report.already_undone_at = _already(known, chosen, selection)
+    report.is_whole = is_whole or known.undone_at is not None
     report.longest_hold_seconds = session.longest_hold_seconds
     return report
 
 
-def _units(undo_rows: pa.Table) -> list[_UndoUnit]:
-    units: dict[tuple[str, int], _UndoUnit] = {}
-    for values in zip(*(column.to_pylist() for column in undo_rows.select(UNDO.names).columns), strict=True):
-        row = UndoRow(*values)
-        unit = units.setdefault((row.scope, row.unit_id), _UndoUnit(row.unit_id, row.scope))
-        if row.change == "removed":
-            unit.removed.append(row)
-        elif row.change == "folded":
-            unit.folded = row
-        else:
-            unit.promoted.append(row)
-    return [units[key] for key in sorted(units)]
+def _report(selection: Selection, progress: Progress[Undone], now_done: Progress[Undone]) -> UndoReport:
+    # A scope may take several transactions, and calls; a memory takes one.
+    if selection.memory_id is None:
+        return undo_report(progress, scope=selection.scope)
+    report = undo_report(now_done)
+    report.transactions = sum(map(len, now_done.outcomes.values()))
+    return report
 
 
-def _require_complete(units: Iterable[_UndoUnit], applied: Progress[Applied], run_id: str) -> None:
-    removed: Counter[str] = Counter()
-    for unit in units:
-        removed[unit.scope] += len(unit.removed)
-    for scope in applied.outcomes:
-        if removed[scope] != (recorded := applied.total(scope, "removed")):
-            raise PlanDamaged(
-                f"the undo data of run {run_id} holds {removed[scope]} removed memories of scope {scope!r}, the ledger "
-                f"of the store {recorded}; nothing was restored. Bring back the run's undo folder as it was."
-            )
+def _already(known: RunRecord, chosen: Chosen, selection: Selection) -> datetime | None:
+    return known.undone_at if selection.is_all or chosen.taken_at is None else chosen.taken_at
 
 
 @dataclass(slots=True)
@@ -136,6 +108,7 @@ class _Taker:
     transaction: Transaction
     run_id: str
     now: datetime
+    away: Mapping[str, bytes]
     outcomes: defaultdict[str, Undone] = field(default_factory=lambda: defaultdict(Undone))
     deletes: set[str] = field(default_factory=set)
     updates: list[Update] = field(default_factory=list)
@@ -143,34 +116,60 @@ class _Taker:
     #: The id that a promoted row has now -> the one that it goes back to.
     old_ids: dict[str, str] = field(default_factory=dict)
 
-    def take_back(self, units: Sequence[_UndoUnit], progress: Progress[Undone]) -> list[Landed]:
-        """Take back what of these units still can be; returns the record."""
+    def take_back(self, units: Sequence[UndoUnit], number: int, *, ended: bool) -> list[Landed]:
+        """Take back what of these units still can be; returns the record of this transaction, which has that number."""
         rows = {memory_id: stored.memory for memory_id, stored in self.transaction.read(_touched(units)).items()}
         for unit in units:
             outcome = self.outcomes[unit.scope]
             for row in unit.promoted:
-                self._demote(row, _folded_of(unit, row), rows, outcome)
+                self._demote(row, _folded_of(unit, row), unit.returned, rows, outcome)
             if unit.folded is not None and _folded_of(unit, *unit.promoted) is None:
-                self._revert(unit.folded, rows, outcome)
+                self._revert(unit.folded, unit.returned, rows, outcome)
             for row in unit.removed:
                 if row.memory_id in rows:
                     outcome.not_restored.append((row.memory_id, "is there again: it was written since"))
                 else:
                     self.raws[row.memory_id] = row.raw
                     outcome.restored += 1
-        self._write_rows()
-        self._write_ledger(units)
-        parts = landed(progress.next_batch, dict(self.outcomes), units)
+            if unit.is_part:
+                outcome.only = [row.memory_id for row in unit.removed]
+            outcome.ended = ended
+        self._restore_rows()
+        for unit in units:
+            if unit.kept_fold is not None:
+                self._return_uses(unit, unit.kept_fold, rows)
+        self.transaction.update(self.updates)
+        self._write_ledger(units, rows)
+        parts = [replace(part, landed_at=self.now) for part in landed(number, dict(self.outcomes), units)]
         self.transaction.ledger.land(self.run_id, "undo", parts, self.now)
         return parts
 
-    def _demote(self, row: UndoRow, folded: UndoRow | None, rows: dict[str, Memory], outcome: Undone) -> None:
+    def _return_uses(self, unit: UndoUnit, fold: UndoRow, rows: Mapping[str, Memory]) -> None:
+        """Give a restored member its uses back; whatever else its survivor took in stays until the others come too."""
+        outcome = self.outcomes[unit.scope]
+        memory_id = fold.new_id or fold.memory_id
+        names = from_json(fold.after)
+        kept = ", ".join(sorted(names.keys() - {"use_count"}))
+        if kept:
+            outcome.kept_fields.append((memory_id, f"keeps {kept} until all of its cluster is taken back"))
+        survivor = rows.get(memory_id)
+        if survivor is None or survivor.use_count is None or "use_count" not in names:
+            return
+        back = self.transaction.read([row.memory_id for row in unit.removed if row.memory_id in self.raws])
+        uses = sum(stored.memory.use_count or 0 for stored in back.values())
+        if 0 < uses <= survivor.use_count:
+            self.updates.append(Update(survivor, replace(survivor, use_count=survivor.use_count - uses)))
+            outcome.returned = uses
+
+    def _demote(
+        self, row: UndoRow, folded: UndoRow | None, returned: int, rows: Mapping[str, Memory], outcome: Undone
+    ) -> None:
         new_id = row.new_id or row.memory_id
         current = rows.get(new_id)
         if current is None and self.transaction.ledger.resolve(new_id) == new_id:
             outcome.not_restored.append((row.memory_id, f"was promoted to {new_id!r}, which is gone"))
         elif current is not None and new_id == row.memory_id:
-            self._take_back_fields(current, [row, *([folded] if folded else [])], outcome)
+            self._take_back_fields(current, [row, *([folded] if folded else [])], returned, outcome)
             outcome.demoted += 1
         elif row.memory_id in rows:
             outcome.not_restored.append((row.memory_id, "is there again: it was written since"))
@@ -185,22 +184,29 @@ class _Taker:
             outcome.reverted += folded is not None
             if current is not None:
                 self.deletes.add(new_id)
+            else:
+                outcome.unchanged.append(new_id)
 
-    def _revert(self, row: UndoRow, rows: dict[str, Memory], outcome: Undone) -> None:
+    def _revert(self, row: UndoRow, returned: int, rows: Mapping[str, Memory], outcome: Undone) -> None:
         if row.memory_id not in rows:
             outcome.kept_fields.append((row.memory_id, "is gone, and the fields that it had taken in with it"))
+            outcome.unchanged.append(row.memory_id)
             return
-        self._take_back_fields(rows[row.memory_id], [row], outcome)
+        self._take_back_fields(rows[row.memory_id], [row], returned, outcome)
 
-    def _take_back_fields(self, current: Memory, changes: list[UndoRow], outcome: Undone) -> None:
-        reverted = self._reverted(current, changes, outcome)
+    def _take_back_fields(self, current: Memory, changes: list[UndoRow], returned: int, outcome: Undone) -> None:
+        reverted = self._reverted(current, changes, returned, outcome)
         if reverted != current:
             # The last of the changes is the one made first, on the row as it had always been.
             self.updates.append(Update(current, reverted, changes[-1].raw))
+        else:
+            outcome.unchanged.append(current.memory_id)
 
-    def _reverted(self, current: Memory, changes: list[UndoRow], outcome: Undone) -> Memory:
+    def _reverted(self, current: Memory, changes: list[UndoRow], returned: int, outcome: Undone) -> Memory:
         before = {name: value for row in changes for name, value in from_json(row.before).items()}
         after = {name: value for row in changes for name, value in from_json(row.after).items()}
+        if returned and after.get("use_count") is not None:
+            after["use_count"] -= returned
         reverted, kept = take_back(current, before, after)
         if kept:
             outcome.kept_fields.append((current.memory_id, f"keeps {', '.join(kept)}, written since"))
@@ -208,23 +214,34 @@ class _Taker:
             outcome.reverted += 1
         return reverted
 
-    def _write_rows(self) -> None:
-        transaction = self.transaction
-        transaction.delete(self.deletes)
-        if taken := transaction.restore(self.raws):
+    def _restore_rows(self) -> None:
+        self.transaction.delete(self.deletes)
+        if self.away and isinstance(self.transaction, InOrder):
+            self.transaction.stay_away(self.away)
+        if taken := self.transaction.restore(self.raws):
             raise StoreError(f"{min(taken)!r} stands in the store and could not be read; nothing was restored")
-        transaction.update(self.updates)
 
-    def _write_ledger(self, units: Sequence[_UndoUnit]) -> None:
+    def _write_ledger(self, units: Sequence[UndoUnit], rows: Mapping[str, Memory]) -> None:
         ledger = self.transaction.ledger
         restored = [row for unit in units for row in unit.removed if row.memory_id in self.raws]
+        ledger.carry_rejections(self._carried(units, rows))
         ledger.reject(self._rejections(units, restored))
         ledger.drop_redirects(self.raws)
         lost = Counter(row.scope for row in restored if row.is_lost)
-        for scope, rows in sorted(lost.items()):
-            ledger.give_back(self.run_id, scope, rows)
+        for scope, lost_rows in sorted(lost.items()):
+            ledger.give_back(self.run_id, scope, lost_rows)
 
-    def _rejections(self, units: Sequence[_UndoUnit], restored: list[UndoRow]) -> set[Rejection]:
+    def _carried(self, units: Sequence[UndoUnit], rows: Mapping[str, Memory]) -> dict[tuple[str, str], tuple[str, str]]:
+        """Of the rows that a rejected decision names, those that this undo changes: (id, digest) before -> after."""
+        updated = {update.before.memory_id for update in self.updates}
+        decided = self.transaction.ledger.decided(updated | self.deletes)
+        now = self.transaction.read(decided & updated)
+        changed = {(each, rows[each].row_digest): (each, stored.memory.row_digest) for each, stored in now.items()}
+        for row in (row for unit in units for row in unit.promoted if row.new_id in decided & self.deletes):
+            changed[row.new_id or "", rows[row.new_id or ""].row_digest] = (row.memory_id, row.row_digest)
+        return {before: after for before, after in changed.items() if before != after}
+
+    def _rejections(self, units: Sequence[UndoUnit], restored: list[UndoRow]) -> set[Rejection]:
         """The decisions that are not to be made again, with the digests of the rows as they stand now."""
         heirs = {row.into_id: self._heirs(row.into_id) for row in restored if row.into_id is not None}
         demoted = [row.memory_id for unit in units for row in unit.promoted]
@@ -239,8 +256,12 @@ class _Taker:
             clusters[row.into_id].append(row)
             for heir in heirs[row.into_id]:
                 rejections.add(Rejection(row.memory_id, heir, row.row_digest, now.get(heir, row.into_digest)))
-        for members in clusters.values():
-            for left, right in combinations(members, 2) if len(members) <= _PAIRED_MEMBERS else ():
+        earlier: defaultdict[str | None, list[UndoRow]] = defaultdict(list)
+        for row in (row for unit in units for row in unit.earlier):
+            earlier[row.into_id].append(row)
+        for into_id, members in clusters.items():
+            pairs = [*combinations(members, 2), *product(members, earlier[into_id])]
+            for left, right in pairs if len(members) + len(earlier[into_id]) <= _PAIRED_MEMBERS else ():
                 rejections.add(Rejection(left.memory_id, right.memory_id, left.row_digest, right.row_digest))
         return rejections
 
@@ -249,12 +270,12 @@ class _Taker:
         return {self.old_ids.get(into_id, into_id), self.transaction.ledger.resolve(into_id)}
 
 
-def _touched(units: Iterable[_UndoUnit]) -> set[str]:
-    rows = [row for unit in units for row in (*unit.removed, *unit.promoted, *([unit.folded] if unit.folded else []))]
+def _touched(units: Iterable[UndoUnit]) -> set[str]:
+    rows = [row for unit in units for row in (*unit.rows, *([unit.kept_fold] if unit.kept_fold else []))]
     return {row.memory_id for row in rows} | {row.new_id for row in rows if row.new_id is not None}
 
 
-def _folded_of(unit: _UndoUnit, *promoted: UndoRow) -> UndoRow | None:
+def _folded_of(unit: UndoUnit, *promoted: UndoRow) -> UndoRow | None:
     """The fold of the row that was also promoted, if it is one of these."""
     if unit.folded is not None and unit.folded.memory_id in {row.memory_id for row in promoted}:
         return unit.folded
