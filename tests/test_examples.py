@@ -59,8 +59,9 @@ def test_the_nightly_pass_runs_once_a_night_and_says_what_it_did(workplace, capl
 
     job.created_at = time.time() - 2 * 24 * 3600
     store.update(job)
-    # PraisonAI takes pytest's handler off the root logger.
+    # PraisonAI takes other handlers off the root logger when it is first imported.
     monkeypatch.setattr(logging.getLogger("nightly"), "handlers", [caplog.handler])
+    monkeypatch.setattr(logging.getLogger("nightly"), "propagate", False)
     with caplog.at_level(logging.INFO, "nightly"):
         loop.fire_due()
         loop.fire_due()

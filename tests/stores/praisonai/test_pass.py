@@ -56,14 +56,14 @@ def remembering(sample, tmp_path, monkeypatch) -> Iterator[Callable[[], Any]]:
 
 def test_a_copy_in_another_session_is_held_back_and_nothing_changes(sample, night):
     """PraisonAI recalls by equality of session ids, so folding short-term 14 and 15 would hide one of them."""
-    before = {path.name: path.read_bytes() for path in sample.folder.iterdir()}
+    before = sample.rows()
 
     run = night.plan()
     receipt = night.apply(run)
 
     assert actions(run, but="kept") == {"short_term:15": ("keep", "held")}
     assert receipt.state is State.NOTHING_TO_DO
-    assert {path.name: path.read_bytes() for path in sample.folder.iterdir()} == before
+    assert sample.rows() == before
 
 
 def test_a_copy_in_the_same_session_folds_and_comes_back(sample, night, remembering):
@@ -344,11 +344,15 @@ from memfold_flows import pipeline
 from memfold_flows.runs import RunDirectory
 from memfold_flows.stores import open_store
 
-folder, run, moment = Path(sys.argv[1]), RunDirectory.open(Path(sys.argv[2])), sys.argv[3]
-files = {name: (folder / name).read_bytes() for name in ("long_term.db", "short_term.db")}
+folder, run, moment = Path(sys.argv[1]), RunDirectory.open(Path(sys.argv[2])), Path(sys.argv[1]) / sys.argv[3]
+
+def content():
+    return moment.read_bytes() if moment.exists() else b""
+
+before = content()
 
 def watch():
-    while (folder / moment).read_bytes() == files[moment]:
+    while content() == before:
         pass
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -381,6 +385,29 @@ def test_a_pass_that_is_killed_in_its_commit_is_wholly_undone_and_can_go_on(samp
     assert sample.rows() == new
     night.undo(run)
     assert sample.rows() == before
+
+
+@pytest.mark.parametrize("moment", ["long_term.db-wal", "short_term.db-wal"])
+def test_a_pair_in_wal_mode_that_is_killed_in_its_commit_has_each_file_old_or_new(sample, night_over, moment):
+    """Each file is a transaction of its own there; what one of them lacks, the next pass folds."""
+    for tier in ("short_term", "long_term"):
+        with closing(sqlite3.connect(sample.folder / f"{tier}.db")) as connection:
+            connection.execute("pragma journal_mode = wal")
+        for _ in range(8):
+            sample.insert(tier, f"The {tier} pager moves on Tuesday.", SESSION_2, "2026-11-30 21:00:00")
+    before = sample.rows()
+    new = {
+        tier: [row for row in rows if row[0] <= {"short_term": 25, "long_term": 40}[tier]]
+        for tier, rows in before.items()
+    }
+    night = night_over(f"praisonai:{sample.folder}")
+    run = night.plan()
+
+    in_another_process(APPLY, sample.folder, run.path, moment)
+
+    assert all(sample.rows()[tier] in (before[tier], new[tier]) for tier in before)
+    night.apply(night.plan())
+    assert sample.rows() == new
 
 
 def actions(run: RunDirectory, *, but: str) -> dict[str, tuple[str, str]]:
