@@ -70,7 +70,13 @@ class Consolidator:
         receipt = pipeline.consolidate(
             store, run, policy, clock=self._clock, keep_snapshots=chosen.keep_snapshots, step=_timing(seconds)
         )
-        return _result(receipt, {**_found(store, run), "step_seconds": seconds, "seconds": sum(seconds.values())})
+        found = {
+            **_found(store, run),
+            "thresholds_left_out": chosen.why_without_effect(store.traits),
+            "step_seconds": seconds,
+            "seconds": sum(seconds.values()),
+        }
+        return _result(receipt, found)
 
 
 class AsyncConsolidator:

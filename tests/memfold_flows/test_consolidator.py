@@ -227,6 +227,64 @@ def test_a_scope_that_is_refused_beside_others_does_not_reject_the_pass(sqlite_m
     assert result.context["scopes"]["ann"][0] in result.reason
 
 
+def test_a_memory_on_sqlite_moves_up_what_the_policy_says(sqlite_memory):
+    """In long term it has a new id, and the context says which."""
+    sqlite_memory.store_short_term(TEXT, metadata=dict(ANN))
+
+    result = consolidator(promote_min_age_days=1).consolidate(sqlite_memory)
+
+    assert (result.promoted, result.loss_fraction, result.context["thresholds_left_out"]) == (1, 0.0, None)
+    assert result.context["new_ids"] == {"short_term:1": "long_term:1"}
+    assert [(each["type"], each["text"]) for each in sqlite_memory.get_all_memories()] == [("long_term", TEXT)]
+
+
+def test_a_threshold_without_effect_is_named(file_memory):
+    """A FileMemory moves its items itself, so a policy for that is left out."""
+    file_memory.store_short_term(TEXT, metadata=dict(ANN))
+
+    result = consolidator(promote_min_age_days=1).consolidate(file_memory)
+
+    assert result.promoted == 0
+    assert result.context["thresholds_left_out"] == (
+        "promote_min_age_days left out: this store moves no memory from tier to tier"
+    )
+
+
+def test_what_another_process_writes_during_the_pass_survives(sqlite_memory):
+    """The agent of another process stores a memory and changes a copy while this one plans."""
+    for _ in range(3):
+        sqlite_memory.store_long_term(TEXT, metadata=dict(ANN))
+    sqlite_memory.store_short_term("The lift is out.", metadata=dict(ANN))
+    moments = iter([NIGHT])
+
+    def clock() -> datetime:
+        if next(moments, None) is None and not written:
+            written.append(_write_in_another_process(sqlite_memory.long_db))
+        return NIGHT
+
+    written: list[int] = []
+    result = Consolidator(clock=clock).consolidate(sqlite_memory)
+
+    assert written == [0]
+    assert list(result.context["drifted"]) == ["long_term:2"]
+    assert {each["text"] for each in sqlite_memory.get_all_memories()} == {
+        TEXT,
+        "The lift is out.",
+        "Billing moved to port 9443.",
+        "The gate opens at 7.",
+    }
+
+
+def _write_in_another_process(long_db: str) -> int:
+    code = (
+        "import sqlite3, sys; con = sqlite3.connect(sys.argv[1]);"
+        "con.execute(\"update long_term_memory set content = 'Billing moved to port 9443.' where id = 2\");"
+        "con.execute(\"insert into long_term_memory (content, metadata) values ('The gate opens at 7.', '{}')\");"
+        "con.commit()"
+    )
+    return subprocess.run([sys.executable, "-c", code, long_db], check=False).returncode
+
+
 def test_strict_entries_make_the_result_count_copies_as_lost(live_memory):
     """The loss that PraisonAI computes from the result is the one that the gate held against the limit."""
     for text in (TEXT, TEXT, "The kitchen opens at 8.", "The lift is out."):

@@ -66,6 +66,11 @@ def open_store(url: str, **options: Any) -> MemoryStore:
     """
     parts = urls.parse(url)
     kind = KINDS.get(parts.scheme)
+    if parts.scheme == "live":
+        raise BadUsage(
+            f"{url} was a memory inside an agent's process, which no command can open; nothing was read or written. "
+            "What was removed from it stays in undo/ of the run directory."
+        )
     if kind is None:
         raise BadUsage(f"no store is called {parts.scheme!r}{_nearest(parts.scheme, KINDS)}")
     chosen = {**parts.options, **options}

@@ -137,6 +137,8 @@ def _hint(folder: Path) -> str:
         return f"; {folder / '.praisonai'} is there, name that folder"
     if (folder / "long_term.json").is_file() or (folder / "short_term.json").is_file():
         return ", but a FileMemory (JSON files), which is another kind of store"
+    if any(folder.glob("chroma_db*")):
+        return ", but a Chroma memory, which only a Consolidator in its agent's own process takes"
     return ""
 
 

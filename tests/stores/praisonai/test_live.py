@@ -111,6 +111,18 @@ def test_what_was_removed_stays_in_the_run_directory():
     assert PAGER.encode() in rows[0]["raw"]
 
 
+def test_a_command_cannot_reach_into_the_process_of_an_agent(command_line):
+    """The run can be looked at; an undo says where the copies are."""
+    run_id = consolidate(Shelf(*copies())).context["run_id"]
+
+    assert command_line("show", run_id).code == 0
+    undone = command_line("undo", run_id, "--yes")
+
+    assert undone.code == 2
+    assert "live:Shelf was a memory inside an agent's process, which no command can open" in undone.stderr
+    assert "What was removed from it stays in undo/ of the run directory." in undone.stderr
+
+
 def test_a_delete_that_takes_a_second_row_ends_the_pass_at_the_first():
     """The first delete goes alone and is looked up in the listing, whatever it returned."""
     shelf = CarelessShelf(*copies(), entry("long_term", "3", PAGER))

@@ -38,8 +38,9 @@ def make_other_databases(folder: Path) -> None:
         (lambda folder: write_both(folder, b"a shopping list"), "short_term.db is not a SQLite file"),
         (make_one_half, "there is no file .*short_term.db"),
         (lambda folder: (folder / "long_term.json").write_text("[]"), "but a FileMemory"),
+        (lambda folder: (folder / "chroma_db").mkdir(), "but a Chroma memory, which only a Consolidator in its agent"),
     ],
-    ids=["missing", "empty folder", "other database", "empty file", "text file", "one half", "a FileMemory"],
+    ids=["missing", "empty folder", "other database", "empty file", "text file", "one half", "a FileMemory", "Chroma"],
 )
 def test_a_wrong_place_is_an_error_and_nothing_is_created(tmp_path, fill, says):
     """PraisonAI's own API would create an empty memory there, which then looks as if all were lost."""
