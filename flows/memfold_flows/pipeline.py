@@ -10,10 +10,11 @@ from datetime import datetime
 from typing import Any
 
 from memfold.policy import Policy
-from memfold_flows import steps
+from memfold_flows import noting, steps
 from memfold_flows.receipts import PlanReport, Receipt, UndoReceipt
 from memfold_flows.runs import RunDirectory
 from memfold_flows.stores.base import MemoryStore
+from memfold_flows.stores.undo_units import EVERYTHING, Selection
 
 Clock = Callable[[], datetime]
 StepRunner = Callable[..., Any]
@@ -58,6 +59,7 @@ def apply(
     steps.require_applicable(store, run, now=began_at)
     step("rewrite", steps.rewrite, run)
     report = step("apply", steps.apply, store, run, clock, fence)
+    step("note", noting.note, store, run, report, clock)
     receipt: Receipt = step(
         "receipt",
         steps.write_receipt,
@@ -102,6 +104,6 @@ def consolidate(
     return apply(store, run, clock=clock, keep_snapshots=keep_snapshots, step=step)
 
 
-def undo(store: MemoryStore, run: RunDirectory, *, clock: Clock) -> UndoReceipt:
-    """Take back what this run wrote, as far as nobody changed it since."""
-    return steps.undo(store, run, clock)
+def undo(store: MemoryStore, run: RunDirectory, *, clock: Clock, selection: Selection = EVERYTHING) -> UndoReceipt:
+    """Take back what this run wrote, or a part of it, as far as nobody changed it since."""
+    return steps.undo(store, run, clock, selection)

@@ -115,7 +115,7 @@ def stale(kitchen: Kitchen) -> Kitchen:
 
 def test_a_refused_run_names_the_scope_both_figures_and_two_ways_on(command: Command, stale: Kitchen) -> None:
     """Exit 3, and the store is unchanged."""
-    before = stale.path.read_bytes()
+    before = stale.rows
 
     ended = command("run", f"sqlite:{stale.path}", "--yes", "--stale-min-age-days", 1500)
 
@@ -126,7 +126,7 @@ def test_a_refused_run_names_the_scope_both_figures_and_two_ways_on(command: Com
     assert "loss 40.0% (4 of 10); with copies and expired ones 40.0% (4)" in ended.out
     assert "--on-excess fit" in ended.out
     assert "--max-loss-fraction 0.4" in ended.out
-    assert stale.path.read_bytes() == before
+    assert stale.rows == before
 
 
 def test_fit_removes_up_to_the_limit_and_says_what_waits(command: Command, stale: Kitchen) -> None:

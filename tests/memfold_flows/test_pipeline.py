@@ -69,15 +69,19 @@ def test_a_plan_writes_nothing_to_the_store(tea: Kitchen, nights: Nights) -> Non
     assert tea.path.read_bytes() == before
 
 
-def test_a_pass_with_nothing_to_do_does_not_touch_the_store(kitchen: Kitchen, nights: Nights) -> None:
-    """The receipt says so, and no table of memfold's is made."""
+def test_a_pass_with_nothing_to_do_changes_no_memory(kitchen: Kitchen, nights: Nights) -> None:
+    """The receipt says so; of memfold's own, only the state of the scope is kept, so that its next pass may wait."""
     kitchen.remember("oven", "The oven door sticks when it is hot")
+    before = kitchen.rows
     run, _ = nights.plan(kitchen.store)
 
     receipt = nights.apply(kitchen.store, run)
 
     assert (receipt.state, receipt.exit_code) == (State.NOTHING_TO_DO, ExitCode.DONE)
-    assert {table for table in kitchen.tables if table.startswith("memfold_")} == set()
+    assert kitchen.rows == before
+    with kitchen.store.ledger() as ledger:
+        assert ledger is not None
+        assert (ledger.runs(), ledger.state("kitchen").converged) == ([], True)
 
 
 def test_an_empty_store_is_a_pass_with_nothing_to_do(kitchen: Kitchen, nights: Nights) -> None:
@@ -435,7 +439,7 @@ def test_steps_are_run_by_name_and_hand_over_paths(tea: Kitchen, nights: Nights,
     run = RunDirectory.create(tmp_path / "watched", "watched")
     pipeline.consolidate(tea.store, run, Policy(as_of=AS_OF), clock=clock, step=watching)
 
-    names = ["snapshot", "match", "model", "gate", "rewrite", "apply", "receipt"]
+    names = ["snapshot", "match", "model", "gate", "rewrite", "apply", "note", "receipt"]
     assert seen == [(name, False) for name in names]
 
 

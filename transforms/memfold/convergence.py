@@ -11,7 +11,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Reason = Literal["replay", "backlog", "schedule", "none"]
 
@@ -78,9 +81,14 @@ class ScopeState:
         """Hours since a pass over this scope landed or had nothing to do; None if none ever did."""
         return None if self.last_consolidate_at is None else (now - self.last_consolidate_at) / _HOUR
 
-    def after_pass(self, *, digest_before: str, digest_after: str, now: datetime) -> ScopeState:
-        """The state after a pass that landed or had nothing to do."""
-        converged = digest_after in (digest_before, self.last_digest)
+    def after_pass(
+        self, *, digest_before: str, digest_after: str, now: datetime, is_left_over: bool = False
+    ) -> ScopeState:
+        """The state after a pass that landed or had nothing to do.
+
+        ``is_left_over``: something that was planned is still to be done, so the scope has not converged.
+        """
+        converged = not is_left_over and digest_after in (digest_before, self.last_digest)
         return ScopeState(
             last_consolidate_at=now,
             last_digest=digest_after,
@@ -140,7 +148,7 @@ def fingerprint(row_digests: Iterable[str]) -> str:
 
     A row digest leaves out what a recall or a counter changes, and so does this.
     """
-    return hashlib.sha256("\n".join(sorted(row_digests)).encode("ascii")).hexdigest()[:16]
+    return _hex(sorted(row_digests))
 
 
 def digest(titles: Sequence[str], contents: Sequence[str]) -> str:
@@ -148,22 +156,36 @@ def digest(titles: Sequence[str], contents: Sequence[str]) -> str:
 
     Titles sort as JavaScript's ``localeCompare`` sorts them; equal ones keep the order in which they are given.
     """
+    import pyarrow as pa
+
+    lines = {"title": pa.array(titles, pa.string()), "content": pa.array(contents, pa.string())}
+    scopes = pa.array([""] * len(titles), pa.string())
+    return _digests(pa.table({"scope": scopes, **lines})).get("", _hex([]))
+
+
+def digests(snapshot: pa.Table) -> dict[str, str]:
+    """evo's digest of each scope of a snapshot; of equal titles the one that evo lists first comes first."""
+    listed = snapshot.sort_by([("use_count", "descending"), ("updated_at", "descending"), ("memory_id", "ascending")])
+    return _digests(listed.select(["scope", "title", "content"]))
+
+
+def _digests(memories: pa.Table) -> dict[str, str]:
     import duckdb
     import pyarrow as pa
 
-    rows = pa.table(
-        {
-            "place": pa.array(range(len(titles)), pa.int64()),
-            "title": pa.array(titles, pa.string()),
-            "content": pa.array(contents, pa.string()),
-        }
-    )
+    places = pa.array(range(memories.num_rows), pa.int64())
+    lines: dict[str, list[str]] = {}
     with duckdb.connect() as con:
-        con.register("rows", rows)
-        lines = con.execute(
-            "select title || ':' || content from rows order by icu_sort_key(title, 'en'), place"
-        ).fetchall()
-    return hashlib.sha256("\n".join(line for (line,) in lines).encode("utf-8")).hexdigest()[:16]
+        con.register("memories", memories.append_column("place", places))
+        for scope, line in con.execute(
+            "select scope, title || ':' || content from memories order by icu_sort_key(title, 'en'), place"
+        ).fetchall():
+            lines.setdefault(scope, []).append(line)
+    return {scope: _hex(of_scope) for scope, of_scope in lines.items()}
+
+
+def _hex(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()[:16]
 
 
 def _reason(state: ScopeState, schedule: Schedule, *, backlog_size: int, replay_size: int, now: datetime) -> Reason:

@@ -76,6 +76,11 @@ class ArchiveStore:
         """The URL of the archive that transactions write, where a run can be undone later."""
         return format_url(self._scheme, self._out or self._path, self._kept_options)
 
+    @property
+    def keeps_notes(self) -> bool:
+        """Whether the state of its scopes may stand beside this archive: it is the one that is written."""
+        return self._in_place
+
     def snapshot(self, scopes: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
         wanted = None if scopes is None else set(scopes)
         memories: list[Memory] = []
