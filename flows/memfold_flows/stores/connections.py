@@ -14,30 +14,26 @@ from memfold.errors import StoreError, Transient
 #: Agents that wait for a lock usually wait 5 to 10 s; memfold is as patient, and then says so.
 BUSY_SECONDS = 5.0
 
-_HEADER = b"SQLite format 3\0"
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def require_database(path: Path) -> None:
-    """Refuse a path that is not a SQLite file with something in it.
+    """Refuse a path that is not a file with something in it; whether that is SQLite's shows at the first query.
 
     Raises:
-        StoreError: nothing there, a folder, an empty file, a file of another kind, or one that may not be read.
+        StoreError: nothing there, a folder, an empty file, or one that may not be read.
     """
+    # A look at its first bytes would be no help but harm: to close a file drops every lock that this process has on it,
+    # those of an open connection among them, and an agent that then closes its own removes the log still being written.
     if not path.exists():
         raise StoreError(f"there is no file {path}; nothing was read or created. Check the path.")
     if not path.is_file():
         what = "a folder" if path.is_dir() else "not a regular file"
         raise StoreError(f"{path} is {what}, not a SQLite file; nothing was read or created. Check the path.")
-    try:
-        with path.open("rb") as file:
-            header = file.read(len(_HEADER))
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read ({error.strerror}); nothing was planned or written") from error
-    if not header:
+    if not os.access(path, os.R_OK):
+        raise StoreError(f"{path} cannot be read (permission denied); nothing was planned or written")
+    if path.stat().st_size == 0:
         raise StoreError(f"{path} is an empty file, not a store; nothing was read or created. Check the path.")
-    if header != _HEADER:
-        raise StoreError(f"{path} is not a SQLite file; nothing was read or created. Check the path and the scheme.")
 
 
 def connect_reading(path: Path) -> sqlite3.Connection:
@@ -59,7 +55,8 @@ def connect_writing(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite
 def connect_creating(path: Path) -> sqlite3.Connection:
     """A connection to a database that is created where it is missing, readable by its owner only."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+    if path.is_symlink() or not path.exists():  # to open and close one that is there would drop the locks on it
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
     return _connect(path, "rw")
 
 
@@ -75,6 +72,10 @@ def sqlite_errors(path: Path, doing: str, *, busy_seconds: float = BUSY_SECONDS)
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
             raise Transient(
                 f"{path} stayed locked for {busy_seconds:g} s; {doing} changed nothing. Try again in a moment."
+            ) from error
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_NOTADB:
+            raise StoreError(
+                f"{path} is not a SQLite file; nothing was read or created. Check the path and the scheme."
             ) from error
         raise StoreError(f"{path}: {error}; {doing} changed nothing") from error
 
