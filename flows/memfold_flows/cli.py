@@ -180,6 +180,24 @@ def judge(
 
 
 @app.command()
+def cluster(
+    source: Annotated[Path, typer.Argument(metavar="IN.parquet", help="Columns id and text, one row per text.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT.parquet", help="Columns id and cluster.")],
+    *,
+    threshold: Annotated[
+        float, typer.Option("--threshold", help="Word Jaccard from which two texts are linked.")
+    ] = 0.7,
+    scope: Annotated[str | None, typer.Option("--scope", metavar="COLUMN", help="Link only within its values.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Group near-duplicate texts of a Parquet file by the words they share; judges nothing, removes nothing."""
+    from memfold_flows import commands
+
+    commands.cluster(source, target, threshold=threshold, scope=scope, quiet=quiet, as_json=as_json)
+
+
+@app.command()
 def demo(as_json: AsJson = False) -> None:
     """Run a whole pass over a copy of the sample store, in ./demo."""
     from memfold_flows import demo as sample

@@ -201,6 +201,22 @@ def judge(pairs: Path, *, out: Path | None, as_json: bool) -> None:
         _say("no pair has a label, so there is nothing to compare with; --out FILE.csv keeps the verdicts")
 
 
+def cluster(source: Path, target: Path, *, threshold: float, scope: str | None, quiet: bool, as_json: bool) -> None:
+    """Group the near-duplicate texts of a Parquet file."""
+    from memfold_flows.cluster import cluster_file
+    from memfold_flows.progress import Progress, ignore
+
+    with Progress() as progress:
+        found = cluster_file(source, target, threshold=threshold, scope=scope, report=ignore if quiet else progress)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        _say(
+            f"{found.rows_in_clusters:,} of {found.rows:,} texts are in {found.clusters:,} clusters, the largest of "
+            f"{found.largest:,}; wrote {target}"
+        )
+
+
 @contextmanager
 def _planned(
     url: str,

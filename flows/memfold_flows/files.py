@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,6 +32,18 @@ def write_parquet(path: Path, table: pa.Table, *, durable: bool = False) -> None
     temporary.replace(path)
     if durable:
         _sync_folder(path.parent)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of ``path`` once it is whole."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with _open_private(temporary) as file:
+            yield file
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
