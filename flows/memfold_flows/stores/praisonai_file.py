@@ -3,8 +3,8 @@
 ``FileMemory`` knows no lock between processes, keeps its lists in memory, and reads a damaged file as an empty one. So
 a file is read strictly, its bytes are compared again right before it is replaced, and the two files land by a journal
 (``praisonai_landing.py``). What cannot be closed is the moment between that comparison and the last rename, measured at
-8 ms in the middle and 12 ms at most for two small files: an agent of another process that writes just then loses its
-write, as it may to any other agent. Let agents rest while this store is consolidated.
+0.1 ms in the middle and 1 ms at most over 200 landings of two small files: an agent of another process that writes just
+then loses its write, as it may to any other agent. Let agents rest while this store is consolidated.
 
 Items have seven keys and no more: with an eighth ``FileMemory`` does not start. Its counter of accesses never counts,
 so how often an item was used is unknown; it moves items to long term by itself, so memfold does not.

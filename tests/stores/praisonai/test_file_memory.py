@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -165,6 +166,30 @@ def test_an_agent_that_writes_meanwhile_keeps_its_write(folder):
     assert items(folder, "long_term") == []
     assert len(items(folder, "short_term")) == 24
     assert os.listdir(folder / ".memfold") == ["lock"]
+
+
+def test_the_moment_in_which_a_write_can_be_lost_is_short(folder, monkeypatch, record_property):
+    """From the last comparison of bytes to the last rename: about 0.1 ms, as nothing is written in between."""
+    moments: list[tuple[str, float]] = []
+
+    def noting(kind: str, function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            moments.append((kind, time.perf_counter()))
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(praisonai_landing, "file_digest", noting("compare", praisonai_landing.file_digest))
+    monkeypatch.setattr(praisonai_landing, "write_bytes", noting("write", praisonai_landing.write_bytes))
+    monkeypatch.setattr(praisonai_landing.os, "replace", noting("rename", os.replace))
+
+    with PraisonAIFileStore(folder).transaction() as transaction:
+        transaction.delete([f"{tier}:{items(folder, tier)[0]['id']}" for tier in TIERS])
+
+    journal = max(number for number, (kind, _) in enumerate(moments) if kind == "write")
+    landing = moments[journal : journal + 6]  # the journal's own write ends in a rename too
+    assert [kind for kind, _ in landing] == ["write", "rename", "compare", "compare", "rename", "rename"]
+    record_property("milliseconds", 1000 * (landing[5][1] - landing[2][1]))
 
 
 @pytest.mark.parametrize("renames", [0, 1, 2])
