@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +48,22 @@ def test_a_refusal_is_a_result_and_not_a_failure(consolidate: Callable[..., Any]
     state = consolidate(tea, thresholds={"stale_min_age_days": 10})
 
     assert (state.name, state.type.value) == ("Rejected", "COMPLETED")
+    assert tea.rows == before
+
+
+def test_a_pass_that_is_switched_off_has_nothing_to_do(
+    consolidate: Callable[..., Any], tea: Kitchen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``memory.consolidation.enabled`` in the ``memfold.yaml`` of the worker's folder."""
+    before = tea.rows
+    (tmp_path / "worker").mkdir()
+    monkeypatch.chdir(tmp_path / "worker")
+    Path("memfold.yaml").write_text("memory: {consolidation: {enabled: false}}\n")
+
+    state = consolidate(tea)
+
+    assert (state.name, state.type.value) == ("NothingToDo", "COMPLETED")
+    assert state.message == "memory.consolidation.enabled is false in memfold.yaml"
     assert tea.rows == before
 
 
