@@ -76,7 +76,7 @@ class Consolidator:
             "step_seconds": seconds,
             "seconds": sum(seconds.values()),
         }
-        return _result(receipt, found)
+        return result_of(receipt, found)
 
 
 class AsyncConsolidator:
@@ -182,7 +182,7 @@ def _strings(*words: str) -> Any:
     return pa.array(words, pa.string())
 
 
-def _result(receipt: Receipt, found: dict[str, Any]) -> ConsolidationResult:
+def result_of(receipt: Receipt, found: dict[str, Any]) -> ConsolidationResult:
     from memfold_flows.receipts import State
 
     totals = receipt.totals

@@ -7,9 +7,9 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model
@@ -22,6 +22,7 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+from memfold.convergence import Schedule
 from memfold.errors import BadUsage
 from memfold.policy import Policy
 from memfold_flows.stores.base import StoreTraits
@@ -30,6 +31,20 @@ logger = logging.getLogger(__name__)
 
 PREFIX = "MEMFOLD_"
 FILE = "memfold.yaml"
+
+#: Settings by the name of a system: they stand where nothing else is set. evo caps its scopes; a scope far above the
+#: cap comes down pass by pass, as it would otherwise be refused for ever.
+PRESETS: dict[str | None, dict[str, Any]] = {
+    "evo": {"max_memories": 200, "newborn_grace_days": 3.0, "on_excess": "fit"}
+}
+
+#: evo's names for settings, accepted in the file.
+RETENTION = {
+    "retention.consolidateIntervalHours": "consolidate_interval_hours",
+    "retention.convergedMinIntervalHours": "converged_min_interval_hours",
+    "retention.maxMemories": "max_memories",
+    "retention.newbornGraceDays": "newborn_grace_days",
+}
 
 #: What the clock and the store decide, not a person.
 _NOT_SETTINGS = {"as_of", "session_recall", "updated_with_text"}
@@ -49,6 +64,7 @@ class Settings:
     keep_snapshots: bool = False
     enabled: bool = True
     cron: str | None = None
+    schedule: Schedule = field(default_factory=Schedule)
 
     def policy(self, *, as_of: datetime, traits: StoreTraits) -> Policy:
         """The thresholds in force for a pass over a store of this kind, without those that it has no use for.
@@ -88,15 +104,24 @@ def load(flags: Mapping[str, Any]) -> Settings:
     _refuse_unknown_variables(os.environ)
     given = {name: value for name, value in flags.items() if value is not None}
     try:
-        values = _SettingsSources(**given).model_dump()
+        sources = _SettingsSources(**given)
+        values = sources.model_dump()
     except ValidationError as error:
         raise BadUsage(_explain(error)) from None
     except yaml.YAMLError as error:
         raise BadUsage(f"{FILE} is not YAML ({' '.join(str(error).split())}); nothing was done") from None
     except (SettingsError, TypeError, ValueError) as error:
         raise BadUsage(f"{FILE} must hold one name: value a line ({error}); nothing was done") from None
+    preset = PRESETS.get(values.pop("preset"), {})
+    values |= {name: value for name, value in preset.items() if name not in sources.model_fields_set}
     consolidation = values.pop("memory")["consolidation"]
+    schedule = {name: values.pop(name) for name in _SCHEDULE}
+    try:
+        when = Schedule(**schedule)
+    except ValueError as error:
+        raise BadUsage(f"{error}; nothing was done") from None
     return Settings(
+        schedule=when,
         keep_snapshots=values.pop("keep_snapshots"),
         enabled=consolidation["enabled"],
         cron=consolidation["cron"],
@@ -120,10 +145,10 @@ class _Sources(BaseSettings):
 
 
 class _File(YamlConfigSettingsSource):
-    """``memfold.yaml``, where the loss limit may also stand under ``memory.consolidation``."""
+    """``memfold.yaml``, where the loss limit may also stand under ``memory.consolidation``, others in evo's words."""
 
     def __call__(self) -> dict[str, Any]:
-        values = super().__call__()
+        values = _in_our_words(super().__call__())
         memory = values.get("memory")
         consolidation = memory.get("consolidation") if isinstance(memory, dict) else None
         if not isinstance(consolidation, dict) or consolidation.get("max_loss_fraction") is None:
@@ -133,6 +158,23 @@ class _File(YamlConfigSettingsSource):
                 f"{FILE} sets max_loss_fraction twice, also under memory.consolidation; nothing was done. Keep one."
             )
         return {**values, "max_loss_fraction": consolidation["max_loss_fraction"]}
+
+
+def _in_our_words(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings that evo's users know as ``retention.*``, nested or dotted, under the names that they have here."""
+    nested = values.get("retention")
+    given = {f"retention.{name}": value for name, value in nested.items()} if isinstance(nested, dict) else {}
+    given |= {name: value for name, value in values.items() if name.startswith("retention.")}
+    ours = {name: value for name, value in values.items() if name not in given and name != "retention"}
+    if nested is not None and not isinstance(nested, dict):
+        raise BadUsage(f"retention in {FILE} must hold names and values, got {nested!r}; nothing was done")
+    for name, value in given.items():
+        if name not in RETENTION:
+            raise BadUsage(f"unknown setting {name!r} in {FILE}{_nearest(name, RETENTION)}; nothing was done")
+        if RETENTION[name] in ours:
+            raise BadUsage(f"{FILE} sets {RETENTION[name]} twice, also as {name}; nothing was done. Keep one.")
+        ours[RETENTION[name]] = value
+    return ours
 
 
 _CRON = re.compile(r"(?:cron:)?\s*(\S+(?:\s+\S+){4})\s*")
@@ -168,20 +210,23 @@ def _words(value: object) -> object:
 
 
 def _fields() -> dict[str, Any]:
-    """One setting per threshold of ``Policy``, with its type and default: they cannot drift apart."""
+    """One setting per field of ``Policy`` and of ``Schedule``, with its type and default: they cannot drift apart."""
     hints = get_type_hints(Policy)
-    settings: dict[str, Any] = {"keep_snapshots": (bool, False)}
-    for field in fields(Policy):
-        if field.name not in _NOT_SETTINGS:
-            hint = hints[field.name]
+    settings: dict[str, Any] = {"keep_snapshots": (bool, False), "preset": (Literal["evo"] | None, None)}
+    for when in fields(Schedule):
+        settings[when.name] = (get_type_hints(Schedule)[when.name], when.default)
+    for threshold in fields(Policy):
+        if threshold.name not in _NOT_SETTINGS:
+            hint = hints[threshold.name]
             if hint == tuple[str, ...]:
                 hint = Annotated[hint, NoDecode, BeforeValidator(_words)]
-            settings[field.name] = (hint, field.default)
+            settings[threshold.name] = (hint, threshold.default)
     return settings
 
 
 _FIELDS = _fields()
 _SettingsSources = create_model("_SettingsSources", __base__=_Sources, memory=(_Memory, _Memory()), **_FIELDS)
+_SCHEDULE = tuple(when.name for when in fields(Schedule))
 _PROMOTES = tuple(name for name in _FIELDS if name.startswith("promote_min_"))
 
 

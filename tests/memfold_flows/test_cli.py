@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -376,7 +378,7 @@ def test_twins_of_two_sessions_are_reported_and_stay(command: Command, tmp_path:
     """The store of 63 memories that PraisonAI wrote: its one exact duplicate was said in two sessions."""
     store = tmp_path / "praisonai"
     shutil.copytree(Path(__file__).parents[2] / "data/sample/praisonai", store)
-    before = {path.name: path.read_bytes() for path in store.iterdir()}
+    before = _praisonai_rows(store)
 
     text, as_json = (command("run", f"praisonai:{store}", "--yes", *option) for option in ((), ("--json",)))
 
@@ -386,7 +388,7 @@ def test_twins_of_two_sessions_are_reported_and_stay(command: Command, tmp_path:
     assert (receipt["state"], receipt["held"], receipt["entries_after"]) == ("NothingToDo", 1, 63)
     [held] = receipt["held_back"]
     assert (held["memory_id"], "short_term:14" in held["why"]) == ("short_term:15", True)
-    assert {path.name: path.read_bytes() for path in store.iterdir()} == before
+    assert _praisonai_rows(store) == before
 
 
 def test_the_demo_shows_each_kind_of_action_and_works_twice(command: Command, tmp_path: Path) -> None:
@@ -471,3 +473,11 @@ def _on_a_terminal(arguments: list[str], answer: str) -> tuple[int, str]:
 
 def _run_id(ended: Ended) -> str:
     return ended.out.split("run ", 1)[1].split(":", 1)[0]
+
+
+def _praisonai_rows(folder: Path) -> dict[str, list[tuple[object, ...]]]:
+    rows = {}
+    for tier in ("short_term", "long_term"):
+        with closing(sqlite3.connect(folder / f"{tier}.db")) as connection:
+            rows[tier] = connection.execute(f"select * from {tier}_memory order by id").fetchall()
+    return rows
