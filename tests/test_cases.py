@@ -160,7 +160,6 @@ def test_an_old_id_leads_to_the_memory_that_stays(case: dict[str, Any], tmp_path
         assert {old: ledger.resolve(old) for old in case["expect"]["redirect"]} == case["expect"]["redirect"]
 
 
-@pytest.mark.xfail(reason="waits for the change feed of a run", run=False)
 @pytest.mark.parametrize("case", _named({"index-01"}))
 def test_the_owner_of_an_index_learns_what_left_and_what_changed(case: dict[str, Any], tmp_path: Path) -> None:
     """The feed of a run lists exactly the ids that are gone and those that changed."""

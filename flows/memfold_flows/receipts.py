@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from memfold_flows.stores.base import ApplyReport, Drift, Landed, UndoReport
 from memfold_flows.stores.outcomes import Applied, Progress
+from memfold_flows.stores.undo_units import EVERYTHING, Selection
 
 
 class ExitCode(IntEnum):
@@ -22,6 +23,7 @@ class ExitCode(IntEnum):
     BAD_USAGE = 2
     REFUSED = 3
     PARTLY = 4
+    NOT_DUE = 5
 
 
 class State(StrEnum):
@@ -224,12 +226,13 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoReceipt:
-    """What an undo gave back."""
+    """What an undo gave back, of a whole run or of a part."""
 
     run_id: str
     store: str
     ended_at: datetime
     report: UndoReport
+    of: Selection = EVERYTHING
 
     @property
     def exit_code(self) -> ExitCode:
@@ -239,9 +242,11 @@ class UndoReceipt:
         """For ``undo.json`` and ``--json``."""
         report = {name: _plain(value) for name, value in asdict(self.report).items()}
         return {
-            "state": "PartlyUndone" if self.report.not_restored else "Undone",
+            "state": "PartlyUndone" if self.report.not_restored or not self.report.is_whole else "Undone",
             "run_id": self.run_id,
             "store": self.store,
+            "scope": self.of.scope,
+            "memory_id": self.of.memory_id,
             "ended_at": self.ended_at.isoformat(),
             "exit_code": int(self.exit_code),
             **report,

@@ -51,6 +51,8 @@ class Manifest:
     left_alone: dict[str, int] = field(default_factory=dict)
     files: tuple[RelationFile, ...] = ()
     snapshot_trimmed: bool = False
+    #: When the texts that this run kept were removed, because they had been kept long enough; with them goes the undo.
+    undo_removed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,40 @@ class RunDirectory:
         for part in (self.path / "snapshot").glob("part-*.parquet"):
             part.unlink()
 
+    def remove_texts(self, now: datetime) -> None:
+        """Remove the undo data and every row of the snapshot; from now on this run cannot be taken back or applied."""
+        manifest = self.manifest
+        path = self.path / "snapshot/touched.parquet"
+        write_parquet(path, SNAPSHOT.empty_table())
+        others = tuple(file for file in manifest.files if not file.path.startswith("snapshot/"))
+        # The manifest first: a crash before the files are gone leaves some, which the next removal finds.
+        removed = replace(
+            manifest,
+            files=(*others, _describe(self.path, path)),
+            snapshot_trimmed=True,
+            undo_removed_at=manifest.undo_removed_at or now,
+        )
+        write_bytes(self.path / "manifest.json", _manifest_json(removed))
+        for old in (*self.undo_files, *(self.path / "snapshot").glob("part-*.parquet")):
+            old.unlink()
+
+    @property
+    def undo_files(self) -> list[Path]:
+        """The files of the undo data, in the order of their transactions."""
+        return sorted((self.path / "undo").glob("*.parquet"))
+
+    def require_undo_data(self) -> None:
+        """Refuse to take back a run whose undo data was removed.
+
+        Raises:
+            BadUsage: it was removed, for it had been kept long enough.
+        """
+        if (removed_at := self.manifest.undo_removed_at) is not None:
+            raise BadUsage(
+                f"the undo data of run {self.run_id} was removed at {removed_at:%Y-%m-%d %H:%M} UTC; nothing was "
+                "restored, and this run cannot be taken back. keep_undo_days says how long undo data is kept."
+            )
+
     def write_undo(self, number: int, rows: pa.Table) -> None:
         """Make the undo rows of one transaction durable, before that transaction commits."""
         write_parquet(self.path / f"undo/{number:06d}.parquet", rows, durable=True)
@@ -214,7 +250,7 @@ class RunDirectory:
     @property
     def wrote(self) -> bool:
         """Whether an apply of this run came as far as writing."""
-        return next((self.path / "undo").glob("*.parquet"), None) is not None
+        return bool(self.undo_files)
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         """Write a receipt, durably: it says what happened to the store."""
@@ -323,7 +359,12 @@ def _sha256(path: Path) -> str:
 def _manifest_json(manifest: Manifest) -> bytes:
     fields = asdict(manifest)
     files = fields.pop("files")
-    as_text = {"as_of": manifest.as_of.isoformat(), "created": manifest.created.isoformat()}
+    removed_at = manifest.undo_removed_at and manifest.undo_removed_at.isoformat()
+    as_text = {
+        "as_of": manifest.as_of.isoformat(),
+        "created": manifest.created.isoformat(),
+        "undo_removed_at": removed_at,
+    }
     return _json({"format": FORMAT, **fields, **as_text, "files": {file.pop("path"): file for file in files}})
 
 
@@ -342,11 +383,12 @@ def _read_manifest(path: Path) -> Manifest:
         if fields.pop("format") != FORMAT:
             raise PlanDamaged(f"{path} is not of the kind {FORMAT}; nothing was written")
         files = tuple(RelationFile(name, **file) for name, file in fields.pop("files").items())
-        scopes = fields.pop("scopes")
+        scopes, removed_at = fields.pop("scopes"), fields.pop("undo_removed_at", None)
         return Manifest(
             as_of=datetime.fromisoformat(fields.pop("as_of")),
             created=datetime.fromisoformat(fields.pop("created")),
             scopes=None if scopes is None else tuple(scopes),
+            undo_removed_at=None if removed_at is None else datetime.fromisoformat(removed_at),
             files=files,
             **fields,
         )

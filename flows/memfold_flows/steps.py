@@ -5,13 +5,13 @@ from __future__ import annotations
 import glob
 import logging
 import shutil
-import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from memfold import frames, gate, models
 from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError, PlanDamaged
 from memfold.policy import Policy
+from memfold_flows import changes as feed
 from memfold_flows import intake, replay
-from memfold_flows.files import PRIVATE_FILE, PRIVATE_FOLDER
 from memfold_flows.files import PRIVATE_FILE, PRIVATE_FOLDER
 from memfold_flows.receipts import (
     LossLimit,
@@ -35,14 +35,14 @@ from memfold_flows.receipts import (
     state_of,
 )
 from memfold_flows.runs import Manifest, RunDirectory
-from memfold_flows.stores.base import ApplyReport, Drift, MemoryStore, RunRef, Step
+from memfold_flows.stores.base import ApplyReport, Drift, Landed, MemoryStore, RunRef, Step
+from memfold_flows.stores.undo_units import EVERYTHING, Selection
 
 logger = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
 
 _HELD_BACK_NAMED = 100
-_SCOPES_NAMED_TO_A_STORE = 1000
 _SCOPES_NAMED_TO_A_STORE = 1000
 
 
@@ -81,22 +81,6 @@ def match(run: RunDirectory) -> Path:
     run.write("pairs", matches.pairs)
     logger.info("judged %d pairs; %d memories have a match", matches.pairs.num_rows, matches.clusters.num_rows)
     return run.write("clusters", matches.clusters)
-
-
-def carry_over(first: RunDirectory, run: RunDirectory, policy: Policy) -> Path:
-    """Give a run the inputs and matches of an earlier one, which must be as they were, and another policy.
-
-    Raises:
-        PlanDamaged: a relation of the earlier run is missing or has changed.
-    """
-    decided = {f"{name}.parquet" for name in ("policy", *models.RELATIONS)}
-    for file in first.verify().files:
-        if file.path not in decided:
-            target = run.path / file.path
-            target.parent.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-            shutil.copyfile(first.path / file.path, target)
-            target.chmod(PRIVATE_FILE)
-    return run.write("policy", policy.as_table())
 
 
 def carry_over(first: RunDirectory, run: RunDirectory, policy: Policy) -> Path:
@@ -161,6 +145,10 @@ def require_applicable(store: MemoryStore, run: RunDirectory, *, now: datetime) 
     manifest = run.verify()
     if manifest.store != store.url:
         raise BadUsage(f"run {run.run_id} was planned on {manifest.store}, not on {store.url}; nothing was written")
+    if manifest.undo_removed_at is not None and run.read_json("receipt.json") is None:
+        raise BadUsage(
+            f"the snapshot of run {run.run_id} was removed, for it was old; nothing was written. Plan again."
+        )
     accepted = any(scope.accepted for scope in read_tally(run.read("tally")))
     if accepted and manifest.as_of > now:
         raise BadUsage(
@@ -214,10 +202,8 @@ def write_receipt(
     """Say what happened, and keep no more of the snapshot than what was touched."""
     planned = read_report(run, store=run.manifest.store)
     changes = run.read("rewrite", ["memory_id"])
-    scopes = planned.scopes
-    if changes.num_rows:
-        with store.ledger() as ledger:
-            scopes = settled(planned.scopes, ledger.landed(run.run_id, "apply") if ledger else [])
+    landed = _landed(store, run, "apply") if changes.num_rows else []
+    scopes = settled(planned.scopes, landed) if changes.num_rows else planned.scopes
     receipt = Receipt(
         state=state_of(scopes, report),
         run_id=run.run_id,
@@ -241,6 +227,7 @@ def write_receipt(
     )
     # An apply that was cut off after its last commit has no receipt yet.
     if report.already_applied_at is None or run.read_json("receipt.json") is None:
+        feed.write_applied(run, landed)
         run.write_json("receipt.json", receipt.as_json())
         # What was refused is there to be looked at, so its texts stay.
         if not keep_snapshots and receipt.state is not State.REJECTED:
@@ -249,26 +236,41 @@ def write_receipt(
     return receipt
 
 
-def undo(store: MemoryStore, run: RunDirectory, clock: Clock) -> UndoReceipt:
-    """Take back what this run wrote, as far as nobody changed it since.
+def undo(store: MemoryStore, run: RunDirectory, clock: Clock, selection: Selection = EVERYTHING) -> UndoReceipt:
+    """Take back what this run wrote, or a part of it, as far as nobody changed it since.
 
     Raises:
-        BadUsage: the run wrote nothing to this store.
+        BadUsage: the run wrote nothing to this store, or its undo data was removed after it had been kept long enough.
         PlanDamaged: what an undo needs is missing from the run directory.
     """
     from memfold_flows.stores import applying
 
-    with store.ledger() as ledger:
-        landed = ledger.landed(run.run_id, "apply") if ledger else []
+    landed = _landed(store, run, "apply")
     if not landed:
         raise BadUsage(f"run {run.run_id} wrote nothing to {store.url}, so there is nothing to undo")
+    run.require_undo_data()
     rows = run.undo_rows({part.batch for part in landed if changed_rows(part)})
     with _interruption_named(store, run, "undo"):
-        report = applying.undo(store, rows, run=_reference(run), clock=clock)
-    receipt = UndoReceipt(run_id=run.run_id, store=store.url, ended_at=clock(), report=report)
-    if report.already_undone_at is None or run.read_json("undo.json") is None:
-        run.write_json("undo.json", receipt.as_json())
+        report = applying.undo(store, rows, run=_reference(run), clock=clock, selection=selection)
+    receipt = UndoReceipt(run_id=run.run_id, store=store.url, ended_at=clock(), report=report, of=selection)
+    earlier = run.read_json("undo.json")
+    if report.already_undone_at is None or earlier is None:
+        feed.write_undone(run, rows, _landed(store, run, "undo"))
+        run.write_json("undo.json", receipt.as_json() | {"earlier": _earlier(earlier)})
     return receipt
+
+
+def _earlier(receipt: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The receipts of the undos before, oldest first."""
+    if receipt is None:
+        return []
+    before: list[dict[str, Any]] = receipt.pop("earlier", [])
+    return [*before, receipt]
+
+
+def _landed(store: MemoryStore, run: RunDirectory, step: Step) -> list[Landed]:
+    with store.ledger() as ledger:
+        return ledger.landed(run.run_id, step) if ledger else []
 
 
 def _rows_of_refused(run: RunDirectory, receipt: Receipt) -> set[str]:
@@ -277,14 +279,6 @@ def _rows_of_refused(run: RunDirectory, receipt: Receipt) -> set[str]:
     in_scope = pc.is_in(plan["scope"], value_set=pa.array([scope.scope for scope in receipt.refused], pa.string()))
     rows = plan.filter(pc.and_(in_scope, pc.not_equal(plan["action"], "keep")))
     return {*rows["memory_id"].to_pylist(), *rows["into_id"].drop_null().to_pylist()}
-
-
-def _batches(store: MemoryStore, scopes: Collection[str] | None) -> Iterator[pa.RecordBatch]:
-    """The memories of these scopes. Many names are picked out here: a query with thousands of them would be slow."""
-    if scopes is None or len(scopes) <= _SCOPES_NAMED_TO_A_STORE:
-        return store.snapshot(scopes)
-    wanted = pa.array(sorted(scopes), pa.string())
-    return (batch.filter(pc.is_in(batch["scope"], value_set=wanted)) for batch in store.snapshot())
 
 
 def _batches(store: MemoryStore, scopes: Collection[str] | None) -> Iterator[pa.RecordBatch]:
@@ -374,8 +368,7 @@ def _interruption_named(store: MemoryStore, run: RunDirectory, step: Step) -> It
     try:
         yield
     except (MemfoldError, OSError) as error:
-        with store.ledger() as ledger:
-            landed = ledger.landed(run.run_id, step) if ledger else []
+        landed = _landed(store, run, step)
         if not landed:
             raise
         raise ApplyInterrupted(
