@@ -31,6 +31,8 @@ Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Archive
 InPlace = Annotated[bool, typer.Option("--in-place", help="Archives: rewrite the archive itself.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="JSONL: set lines that cannot be read aside into a file.")]
 Scopes = Annotated[list[str] | None, typer.Option("--scope", metavar="S", help="Only this scope (repeatable).")]
+OneScope = Annotated[str, typer.Option("--scope", metavar="S", help="The scope; left out: memories without one.")]
+IfDue = Annotated[bool, typer.Option("--if-due", help="Only scopes that are due (see: memfold check).")]
 AsOf = Annotated[str | None, typer.Option("--as-of", metavar="T", help="Plan as of this moment, in ISO 8601 (now).")]
 RunDir = Annotated[Path | None, typer.Option("--run-dir", metavar="DIR", help="Write the run to this new folder.")]
 
@@ -127,6 +129,7 @@ def run(
     out: Out = None,
     in_place: InPlace = False,
     skip_bad: SkipBad = False,
+    if_due: IfDue = False,
     yes: Yes = False,
     as_json: AsJson = False,
     flags: dict[str, Any],
@@ -142,10 +145,29 @@ def run(
         out=out,
         in_place=in_place,
         skip_bad=skip_bad,
+        if_due=if_due,
         yes=yes,
         as_json=as_json,
         flags=flags,
     )
+
+
+@app.command()
+def check(store: Store, scope: OneScope = "", as_json: AsJson = False) -> None:
+    """Say whether a scope is due for a pass, and why; exits 0 if it is and 5 if not. Quick, for an agent's hooks."""
+    from memfold_flows import checking
+    from memfold_flows.receipts import ExitCode
+
+    due = checking.check(store, scope, as_json=as_json)
+    raise typer.Exit(ExitCode.DONE if due.should_consolidate else ExitCode.NOT_DUE)
+
+
+@app.command()
+def hints(store: Store, scope: OneScope = "", as_json: AsJson = False) -> None:
+    """Name the pairs of memories of a scope that share most of their words, by title. Judges nothing."""
+    from memfold_flows import checking
+
+    checking.show_hints(store, scope, as_json=as_json)
 
 
 @app.command()

@@ -17,6 +17,7 @@ from typing import Any
 
 import typer
 
+from memfold.convergence import Schedule
 from memfold.errors import BadUsage
 from memfold_flows import pipeline, settings, steps, stores
 from memfold_flows.receipts import ExitCode, PlanReport
@@ -116,15 +117,22 @@ def run(
     out: Path | None,
     in_place: bool,
     skip_bad: bool,
+    if_due: bool,
     yes: bool,
     as_json: bool,
     flags: Mapping[str, Any],
 ) -> None:
     """Plan, gate and apply in one go."""
     target = _target(url, out=out, in_place=in_place)
-    if not settings.load(flags).enabled:
-        _switched_off(url, as_json=as_json)
+    chosen = settings.load(flags)
+    if not chosen.enabled:
+        _nothing_to_do(url, f"memory.consolidation.enabled is false in {settings.FILE}", as_json=as_json)
         return
+    if if_due:
+        scopes = _due_scopes(url, scopes, chosen.schedule)
+        if not scopes:
+            _nothing_to_do(url, "no scope is due", as_json=as_json)
+            return
     with _planned(url, scopes=scopes, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, flags=flags, target=target) as (
         opened,
         run,
@@ -271,12 +279,21 @@ def _apply(store: MemoryStore, run: RunDirectory, *, as_json: bool) -> None:
     raise typer.Exit(receipt.exit_code)
 
 
-def _switched_off(url: str, *, as_json: bool) -> None:
-    why = f"memory.consolidation.enabled is false in {settings.FILE}; nothing was planned or written"
+def _due_scopes(url: str, scopes: list[str] | None, schedule: Schedule) -> list[str]:
+    """Those of these scopes, or of all, that are due."""
+    from memfold_flows import due
+
+    with _opened(url, {}) as store:
+        found = due.look_over(store, schedule, now=now())
+    return [scope for scope, each in found.items() if each.should_consolidate and (not scopes or scope in scopes)]
+
+
+def _nothing_to_do(url: str, why: str, *, as_json: bool) -> None:
+    says = f"{why}; nothing was planned or written"
     if as_json:
-        print_json({"state": "NothingToDo", "store": url, "reason": why, "exit_code": int(ExitCode.DONE)})
+        print_json({"state": "NothingToDo", "store": url, "reason": says, "exit_code": int(ExitCode.DONE)})
     else:
-        _say(why)
+        _say(says)
 
 
 def _target(url: str, *, out: Path | None, in_place: bool) -> dict[str, Any]:
