@@ -30,7 +30,7 @@ def canonical(text: str) -> tuple[list[Token], Language, bool]:
         return [Token(plain(text).strip(), "raw", 0)], language(""), False
     code, is_sure = detect(spoken)
     lang = language(code)
-    tokens = _without_repetition(_expanded(spoken, lang))
+    tokens = _without_repetition(_expanded(_simplified(spoken, lang), lang))
     tokens = without_openings(tokens, lang)
     tokens = with_question(tokens, lang)
     tokens = _put_right(tokens, lang) if is_sure else tokens
@@ -52,10 +52,14 @@ def word_classes(token: Token, lang: Language, *, is_sure: bool) -> int:
 
 
 def _without_decoration(tokens: list[Token]) -> list[Token]:
-    """Without emoji, but for those that say no; what stood in front of one stands in front of the next word."""
+    """Without emoji, but for those that say no or which way; what stood before one stands before the next word."""
     found: list[Token] = []
     owed = 0
     for token in tokens:
+        if token.kind == "emoji" and token.word[0] in POINTING_EMOJI:
+            found.append(Token(token.word, "symbol", token.marks | owed))
+            owed = 0
+            continue
         if token.kind in DECORATION and token.word[0] not in NEGATIVE_EMOJI:
             owed |= token.marks & BOUNDARY
             continue
@@ -66,6 +70,23 @@ def _without_decoration(tokens: list[Token]) -> list[Token]:
 
 # Emoji that are a "no" or a tick in a box; all others are decoration.
 NEGATIVE_EMOJI = frozenset("❌🚫⛔👎✖💔🙅🛑☑")
+# Flags and arrows, which name a country or a direction.
+POINTING_EMOJI = frozenset({*map(chr, range(0x1F1E6, 0x1F200)), *"➡⬅⬆⬇↗↘↙↖↔↕"})
+
+
+def pictures(tokens: list[Token]) -> frozenset[str]:
+    """The emoji of a text that may stand for a thing or a mood ("loves 🐶"), without those that only adorn."""
+    return frozenset(token.word for token in tokens if token.kind == "emoji" and token.word not in ADORNING_EMOJI)
+
+
+ADORNING_EMOJI = frozenset("🎉🎊🚀✨🔥📌📍💡📝🗒👉🔔⚠ℹ✅✔📣📢🧠🗂📎")
+
+
+def _simplified(tokens: list[Token], lang: Language) -> list[Token]:
+    """Traditional characters as simple ones, where that is the same word in every text."""
+    if not lang.simple:
+        return tokens
+    return [token._replace(word=lang.simple.get(token.word, token.word)) for token in tokens]
 
 
 # --------------------------------------------------------------------------------- contractions, hyphens, possessives
@@ -125,11 +146,25 @@ def _split_hyphens(word: str, marks: int, lang: Language) -> list[Token]:
         whole = "".join(parts)
         if all(part in lang.numbers for part in parts):
             return [Token(word, "hyphenated", marks)]
+        if all(part in _days(lang) for part in parts):
+            return [Token(parts[0], "word", marks), Token("to", "word", 0), Token(parts[1], "word", 0)]
         if parts[0] not in _MEANINGFUL_PREFIXES and len(whole) > 5 and is_known(whole, lang.code):
             return [Token(whole, "word", marks)]
         if "-".join(parts) in ("wi-fi", "e-mail", "e-mails"):
             return [Token(whole, "word", marks)]
     return [Token(part, "word", marks if place == 0 else 0) for place, part in enumerate(parts)]
+
+
+def _days(lang: Language) -> frozenset[str]:
+    """The words between which a hyphen means "to"; their commonest short forms in any language, too."""
+    return _SHORT_DAYS.union(lang.words("weekdays"), lang.months)
+
+
+_SHORT_DAYS = frozenset(
+    {"mon", "tue", "tues", "wed", "thu", "thur", "thurs", "fri", "sat", "sun", "mo", "di", "mi", "do", "fr", "sa", "so"}
+    | {"lun", "mar", "mer", "jeu", "ven", "sam", "dim", "mié", "jue", "vie", "sáb", "dom", "gio", "пн", "вт", "ср"}
+    | {"чт", "пт", "сб", "вс"}
+)
 
 
 # "re-sign" is not "resign".
@@ -181,10 +216,17 @@ def _put_right(tokens: list[Token], lang: Language) -> list[Token]:
                 word = _weekday_name(short[word], lang)
             elif token.marks & CAPITAL:
                 word = days.get(word, word)
-            else:
+            elif place == 0 or tokens[place - 1].word not in _NAMING:
                 word = corrected(word, lang.code)
         found.append(token if word == token.word else Token(word, "word", token.marks))
     return found
+
+
+# What follows is a name, however it is spelled.
+_NAMING = frozenset(
+    {"called", "named", "nicknamed", "alias", "aka", "heisst", "heisse", "hieß", "genannt", "namens", "llama", "llamo"}
+    | {"llamado", "llamada", "appelle", "nommé", "nommée", "appelé", "appelée", "зовут", "называется"}
+)
 
 
 def _is_day_context(tokens: list[Token], place: int, short: dict[str, int], lang: Language) -> bool:

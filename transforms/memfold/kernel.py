@@ -21,6 +21,7 @@ jit = globals().get("jit", _as_it_is)
 
 SAME, CONTAINS, CONFLICT, SUPERSEDES, DISTINCT = range(5)
 HAS_TABLE, SAYS_A_DAY, UNSPACED, FREE_TIME = 1, 2, 4, 8
+FIRST_PICTURE_BIT = 8
 
 NUMBER, DATE, TIME = BIT["number"], BIT["date"], BIT["time"]
 VALUE = NUMBER | DATE | TIME | BIT["identifier"]
@@ -38,7 +39,7 @@ LIST_HEAD = BIT["verb"] | BIT["preposition"]
 FIXED_IN_LIST = (
     NUMBER | TIME | NEGATION | LIMIT | CONDITION | QUESTION | ORDER | MODAL | BIT["direction"] | BIT["preposition"]
 )
-NOUN_PHRASE = ARTICLE | COLON | BRACKET | COMMA
+NOUN_PHRASE = ARTICLE | COLON | COMMA
 LONGEST_SLOT, LONGEST_LIST, LONGEST_NEWS = 4, 40, 12
 # Comparing words without their order takes quadratic time; texts of more words are compared in order only.
 LONGEST_MOVED = 400
@@ -80,10 +81,13 @@ def judge_pair(tokens, marks, kinds, a0, a1, b0, b1, a_traits, b_traits, newer, 
         suffix += 1
     both_known = a_traits & b_traits & HAS_TABLE != 0
     wrong_day = (a_traits | b_traits) & SAYS_A_DAY != 0 and not same_day
+    a_shows, b_shows = a_traits >> FIRST_PICTURE_BIT, b_traits >> FIRST_PICTURE_BIT
+    if a_shows & ~b_shows and b_shows & ~a_shows:
+        return DISTINCT, 0, 0
     if n == m and (
         prefix == n
         or _is_reordered(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix, both_known)
-        or (a_traits & b_traits & FREE_TIME and _is_time_moved(tokens, marks, kinds, a0, a1, b0, b1))
+        or (a_traits & b_traits & FREE_TIME and _is_time_moved(tokens, marks, kinds, a0, a1, b0, b1, a_traits))
     ):
         return (DISTINCT if wrong_day else SAME), 0, 0
     if prefix == shorter and both_known and shorter > 1:
@@ -163,8 +167,14 @@ def _may_move(tokens, marks, kinds, start, cut, width):  # type: ignore[no-untyp
         return False
     if (kinds[start + cut - 1] | kinds[start + cut]) & (LIMIT | COORDINATOR) and cut > 1:
         return False
+    moved = 0
+    for i in range(start, start + cut):
+        moved |= kinds[i] & (DATE | TIME)
     for i in range(start, start + width):
         if kinds[i] & (ORDER | QUESTION):
+            return False
+        # "Monday Ann, Tuesday Bob": what is left has a day, or the same preposition, of its own.
+        if i >= start + cut and (kinds[i] & moved or tokens[i] == tokens[start]):
             return False
     return True
 
@@ -189,15 +199,15 @@ def _is_definite(marks, start):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _is_time_moved(tokens, marks, kinds, a0, a1, b0, b1):  # type: ignore[no-untyped-def]
+def _is_time_moved(tokens, marks, kinds, a0, a1, b0, b1, traits):  # type: ignore[no-untyped-def]
     """Whether the day or hour that opens one text stands further back in the other, where languages put it freely."""
-    return _is_time_taken_back(tokens, marks, kinds, a0, a1, b0) or _is_time_taken_back(
-        tokens, marks, kinds, b0, b1, a0
+    return _is_time_taken_back(tokens, marks, kinds, a0, a1, b0, traits) or _is_time_taken_back(
+        tokens, marks, kinds, b0, b1, a0, traits
     )
 
 
 @jit
-def _is_time_taken_back(tokens, marks, kinds, a0, a1, b0):  # type: ignore[no-untyped-def]
+def _is_time_taken_back(tokens, marks, kinds, a0, a1, b0, traits):  # type: ignore[no-untyped-def]
     n = a1 - a0
     length = 0
     while length < n and kinds[a0 + length] & (TIMEY | BIT_ADJUNCT):
@@ -205,13 +215,16 @@ def _is_time_taken_back(tokens, marks, kinds, a0, a1, b0):  # type: ignore[no-un
     if length == 0 or length > n - 2 or not kinds[a0 + length - 1] & TIMEY:
         return False
     for i in range(a0 + length, a1):
-        if kinds[i] & TIMEY or marks[i] & HARD:
+        if kinds[i] & (TIMEY | ORDER) or marks[i] & HARD:
             return False
     skip = 0
     while skip < n - length and tokens[b0 + skip] == tokens[a0 + length + skip]:
         skip += 1
-    if skip == 0:
+    if skip == 0 or (traits & UNSPACED and not _is_bare_subject(kinds, b0, skip)):
         return False
+    for i in range(skip):
+        if kinds[b0 + i] & (TURNS | POLARITY):
+            return False
     for i in range(length):
         if tokens[b0 + skip + i] != tokens[a0 + i]:
             return False
@@ -219,6 +232,14 @@ def _is_time_taken_back(tokens, marks, kinds, a0, a1, b0):  # type: ignore[no-un
         if tokens[b0 + i] != tokens[a0 + i]:
             return False
     return True
+
+
+@jit
+def _is_bare_subject(kinds, start, length):  # type: ignore[no-untyped-def]
+    """Whether these words can be no more than who does it: behind a verb, a day may be part of what is done."""
+    if length == 1:
+        return True
+    return length == 2 and not (kinds[start] | kinds[start + 1]) & (SUBJECT | FUNCTION)
 
 
 @jit
@@ -249,11 +270,12 @@ def _is_list_shuffled(tokens, marks, kinds, a0, a1, b0, b1, prefix, width):  # t
 @jit
 def _is_list_place(tokens, marks, kinds, start, end, a, width):  # type: ignore[no-untyped-def]
     """Whether a list may begin and end here, and no word in it or near it makes the order count."""
-    framed = marks[a] & (COLON | BRACKET) != 0
+    # {"a": 1, "b": 2} is a set of fields; "Point (x, y)" is not.
+    framed = marks[a] & COLON != 0 or (a == start and marks[a] & BRACKET != 0)
     if a == start:
         if not marks[a] & BRACKET:
             return False
-    elif not (marks[a] & NOUN_PHRASE or kinds[a - 1] & (LIST_HEAD | COORDINATOR)):
+    elif marks[a] & BRACKET or not (marks[a] & NOUN_PHRASE or kinds[a - 1] & (LIST_HEAD | COORDINATOR)):
         return False
     after = a + width
     if after < end and not (marks[after] & BOUNDARY or kinds[after] & JOINS):

@@ -91,6 +91,7 @@ class Language:
     form_starts: frozenset[str] = frozenset()
     agreement: dict[str, str] = field(default_factory=dict)
     participles: dict[str, str] = field(default_factory=dict)
+    simple: dict[str, str] = field(default_factory=dict)
 
     def words(self, section: str) -> Any:
         """A section of the table as it stands in the file; an empty one where the table has none."""
@@ -124,7 +125,13 @@ def language(code: str) -> Language:
         form_starts=frozenset({*table.get("numbers", {}), *table.get("months", {}), *table.get("clock", {})}),
         agreement=dict(_agreement(table.get("verbs", {}))),
         participles=dict(_participles(table.get("verbs", {}))),
+        simple=_simple(table.get("simplified", {})),
     )
+
+
+def _simple(pairs: dict[str, str]) -> dict[str, str]:
+    """The simple character for each traditional one."""
+    return dict(zip("".join(pairs["traditional"].split()), "".join(pairs["simple"].split()), strict=True)) if pairs else {}
 
 
 @cache
@@ -170,10 +177,16 @@ def detect(tokens: list[Token]) -> tuple[str, bool]:
     hits = dict.fromkeys(LANGUAGES, 0)
     words = 0
     tokens = list({token.word: token for token in tokens}.values())
+    foreign = {_foreign_script(token.word) for token in tokens if token.kind in ("word", "hyphenated")}
     for token in tokens:
         if token.kind in ("character", "kana"):
-            hits["ja" if token.kind == "kana" or "\u3041" <= token.word[0] <= "\u309f" else "zh"] += 1
             words += 1
+            if token.word[0] in _CANTONESE:
+                foreign.add("zh")
+            if token.kind == "kana" or "\u3041" <= token.word[0] <= "\u309f":
+                hits["ja"] += 1
+            elif not _is_thai_or_the_like(token.word[0]):
+                hits["zh"] += 1
         elif token.kind in ("word", "hyphenated") and not token.marks & CAPITAL:
             words += 1
             script = _script(token.word)
@@ -184,6 +197,8 @@ def detect(tokens: list[Token]) -> tuple[str, bool]:
             if "'" in token.word:
                 hits["fr"] += token.word.partition("'")[0] in _ELIDED
                 hits["en"] += token.word.endswith(("'s", "n't"))
+    for code in foreign & hits.keys():
+        hits[code] = 0
     if hits["ja"]:
         return ("ja", True) if 4 * (hits["ja"] + hits["zh"]) >= words else ("", False)
     best = max(LANGUAGES, key=lambda code: hits[code])
@@ -221,14 +236,39 @@ def joined(words: Words) -> str:
 def _script(word: str) -> str:
     """Cyrillic is taken for Russian and Arabic script for Arabic, unless a letter of another language says no."""
     if "\u0400" <= word[0] <= "\u04ff":
-        return "" if _OTHER_CYRILLIC.intersection(word) else "ru"
-    if "\u0600" <= word[0] <= "\u06ff":
-        return "" if _OTHER_ARABIC.intersection(word) else "ar"
-    return ""
+        return "ru"
+    return "ar" if "\u0600" <= word[0] <= "\u06ff" else ""
 
 
-_OTHER_CYRILLIC = frozenset("іїєґўђћјљњџқңғүұһөәӣӯ")
-_OTHER_ARABIC = frozenset("پچژگکیٹڈےںھەێۆڕ")
+def _foreign_script(word: str) -> str:
+    """The language that a text is not in, though most of its letters are: "" where the word leaves that open."""
+    if _OTHER_CYRILLIC.intersection(word) or word in _OTHER_CYRILLIC_WORDS:
+        return "ru"
+    if _OTHER_ARABIC.intersection(word):
+        return "ar"
+    return "hi" if word in _OTHER_DEVANAGARI_WORDS or "ळ" in word else ""
+
+
+def _is_thai_or_the_like(character: str) -> bool:
+    """Thai, Lao, Burmese and Khmer, which are written without spaces, too."""
+    return "\u0e00" <= character <= "\u109f" or "\u1780" <= character <= "\u17ff"
+
+
+_OTHER_CYRILLIC = frozenset("ўіїєґўђћјљњџѓќѕқңғүұһөәӣӯҷҳӑӗҫңӧӱ")
+_OTHER_ARABIC = frozenset("پچژگکیٹڈےںھەێۆڕڵټډړږښڼېۍڙڳڻۇۈېۋ")
+_CANTONESE = frozenset("唔冇喺佢哋嘅咗嘢啲咁嗰哂喎乜嚟畀攞睇")
+# Bulgarian, Macedonian, Serbian and Ukrainian words that are not Russian and need no letter of their own.
+_OTHER_CYRILLIC_WORDS = frozenset(
+    (
+        "съм сме сте са ще се това няма има тя със във живее яде ако обича потребителят потребител който която "
+        "живи није нема корисник су због живе що але якщо немає користувач любить каву після дуже треба зараз "
+        "щодня лише тільки завжди йому работи харесва използва предпочита говори иска трябва освен понякога"
+    ).split()
+)
+# Marathi and Nepali.
+_OTHER_DEVANAGARI_WORDS = frozenset(
+    "आहे आहेत नाही नाहीत आणि मध्ये साठी करतो करते खातो राहतो छ छन् छैन र पनि गर्छ गर्छन् बस्छ थियो लाई मा".split()
+)
 _ELIDED = frozenset({"l", "d", "qu", "n", "s", "j", "c", "jusqu", "lorsqu", "puisqu"})
 
 

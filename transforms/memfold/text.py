@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from memfold.canonical import canonical, word_classes
+from memfold.canonical import canonical, pictures, word_classes
 from memfold.lexicon import BIT, Language
 from memfold.tokens import Token, plain, scan
 
@@ -27,13 +27,16 @@ KIND_CLASS = {
     "struck": BIT["negation"],
     "emoji": BIT["negation"],
     **dict.fromkeys(
-        ("url", "email", "path", "flag", "version", "phone", "id", "code", "handle", "blood", "numeric_date", "raw"),
+        ("url", "email", "path", "flag", "version", "phone", "id", "code", "pattern", "handle", "blood")
+        + ("numeric_date", "raw"),
         BIT["identifier"],
     ),
 }
 
 # What is true of a whole text, as bits of ``Corpus.traits``.
 HAS_TABLE, SAYS_A_DAY, UNSPACED, FREE_TIME = 1, 2, 4, 8
+# From here on, two bits of each emoji: two texts that both show something that the other does not are not the same.
+FIRST_PICTURE_BIT, PICTURE_BITS = 8, 54
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Corpus:
     marks: npt.NDArray[np.uint16]
     key_offsets: npt.NDArray[np.int64]
     keys: npt.NDArray[np.int32]
-    traits: npt.NDArray[np.uint8]
+    traits: npt.NDArray[np.int64]
     vocabulary: Vocabulary
 
 
@@ -134,6 +137,8 @@ class _Reader:
             traits |= UNSPACED
         if lang.table.get("free_time"):
             traits |= FREE_TIME
+        if not text.isascii():
+            traits |= _picture_bits(text)
         return ids, kinds, [token.marks for token in tokens], sorted(set(ids)), traits
 
     def _kind(self, token: Token, lang: Language, *, is_sure: bool) -> int:
@@ -161,13 +166,26 @@ class _Reader:
             marks=np.array(self.marks, np.uint16),
             key_offsets=np.array(self.key_offsets, np.int64),
             keys=np.array(self.keys, np.int32),
-            traits=np.array(self.traits, np.uint8),
+            traits=np.array(self.traits, np.int64),
             vocabulary=Vocabulary(
                 words=words,
                 classes=np.array(self.classes, np.uint32),
                 hashes=np.array([stable_hash(word) for word in words], np.uint64),
             ),
         )
+
+
+def _picture_bits(text: str) -> int:
+    if PICTURE.search(text) is None:
+        return 0
+    bits = 0
+    for word in pictures(scan(plain(text))):
+        first, second = divmod(stable_hash(word) % (PICTURE_BITS * (PICTURE_BITS - 1)), PICTURE_BITS - 1)
+        bits |= 1 << first | 1 << (second + (second >= first))
+    return bits << FIRST_PICTURE_BIT
+
+
+PICTURE = regex.compile(r"[\p{Extended_Pictographic}\p{So}]")
 
 
 def _key_words(token: Token) -> list[str]:

@@ -32,8 +32,10 @@ def plain(text: str) -> str:
     """The text in NFC, full-width letters and typographic quotes in their common form, invisible characters gone."""
     if text.isascii():
         return text
-    text = unicodedata.normalize("NFC", text)
-    text = HALF_WIDTH_KANA.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    text = LETTER_DASH.sub("-", unicodedata.normalize("NFC", text))
+    text = ONE_AS_MANY.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    if GREEK_WORD.search(text):
+        text = GREEK_QUESTION.sub("?", text)
     text = INVISIBLE.sub("", text.translate(COMMON_FORM))
     text = DIGIT.sub(lambda found: str(unicodedata.digit(found[0])), text)
     return text
@@ -58,10 +60,12 @@ def scan(text: str) -> list[Token]:
         if kind == "layout":
             marks |= BREAK
             continue
-        if kind == "hyphenated":
-            tokens.append(Token(word.casefold(), kind, marks))
+        if kind in CASED and _is_value(tokens, text, start, end):
+            tokens.append(Token(word, "word" if kind == "word_with_marks" else kind, marks | CODE))
+        elif kind == "hyphenated":
+            tokens.append(Token(word if CAMEL.search(word) else word.casefold(), kind, marks))
         elif kind in ("word", "word_with_marks"):
-            folded = CASE_IN_UNIT.get(word) or word.casefold().replace("ё", "е")
+            folded = CASE_IN_UNIT.get(word) or _folded(word)
             if word != folded and not any(first <= start < last for first, last in shouted):
                 starts = marks & (HARD | COLON) != 0 or all(token.kind in DECORATION for token in tokens)
                 marks |= _capital(word, text[start - 1 : start], text[end : end + 1], starts=starts)
@@ -75,6 +79,24 @@ def scan(text: str) -> list[Token]:
                 end -= len(word) - len(_trim(word.rstrip(">")))
         marks = 0
     return tokens
+
+
+def _is_value(tokens: list[Token], text: str, start: int, end: int) -> bool:
+    """Whether a word is a side of KEY=value or a password: there its case is a fact."""
+    if text[end : end + 1] == "=" != text[end + 1 : end + 2] or text[start - 1 : start] == "=":
+        return True
+    if text[start - 2 : start] in ("='", '="'):
+        return True
+    if len(tokens) < 2 or tokens[-1].marks & HARD:
+        return False
+    named = tokens[-1].word in SECRETS and ":" in text[start - 3 : start]
+    return named or (tokens[-1].word in _IS and tokens[-2].word in SECRETS)
+
+
+def _folded(word: str) -> str:
+    """A word without its capitals; ß is ss, but for the words that are another word with ss."""
+    small = word.lower()
+    return small if small in SHARP_S else word.casefold().replace("ё", "е")
 
 
 def _shouted_lines(text: str) -> list[tuple[int, int]]:
@@ -121,11 +143,16 @@ def _facts(word: str, kind: str, marks: int) -> list[Token]:
             scheme, _, rest = word.partition("://")
             host, slash, tail = rest.partition("/")
             word = f"{scheme.casefold()}://{host.casefold()}{slash}{tail}".rstrip("/")
+    elif kind == "pattern":
+        word = word.rstrip(".,;:!")
     elif kind == "id":
         word = _without_emphasis(word)
         if not CASE_IN_ID.search(word):
             word = word.casefold()
-    elif kind in ("email", "handle", "version", "number", "kana", "date", "abbreviation", "symbol"):
+    elif kind == "version":
+        word = word.casefold()
+        word = word[1:] if word.count(".") > 1 and word[0] == "v" else word
+    elif kind in ("email", "handle", "number", "kana", "date", "abbreviation", "symbol"):
         word = word.casefold()
     elif kind == "phone":
         word = "+" + "".join(character for character in word if character.isdigit())
@@ -196,7 +223,13 @@ COMMON_FORM = {
 }
 # Format characters, variation selectors, the Arabic tatweel and vowel signs, which are optional in writing.
 INVISIBLE = regex.compile(r"[\p{Cf}\ufe00-\ufe0f\u0640\u064b-\u0652\u0670]+")
-HALF_WIDTH_KANA = regex.compile(r"[\uff61-\uff9f]+")
+# Half-width kana, and units and eras that are squeezed into one character, such as \u338f for kg.
+ONE_AS_MANY = regex.compile(r"[\uff61-\uff9f\u32ff-\u33ff]+")
+# Greek asks with a semicolon, and NFC turns its own question mark into one.
+GREEK_WORD = regex.compile(r"\p{Greek}{3}")
+GREEK_QUESTION = regex.compile(r";(?=\s|$|[\"»”)])")
+# "Mo–Fr" is "Mo-Fr"; a dash with spaces joins clauses.
+LETTER_DASH = regex.compile(r"(?<=\p{L})–(?=\p{L})")
 DIGIT = regex.compile(r"(?![0-9])\p{Nd}")
 CAMEL = regex.compile(r"\p{Ll}\p{Lu}")
 CASE_IN_ID = regex.compile(r"[_.]|\p{Ll}\p{Lu}|^\p{Ll}+\d*\p{Lu}|\d\p{Lu}\d|^[a-z]\d[A-Z]")
@@ -216,6 +249,15 @@ CASE_IN_UNIT = {
 }
 # A text of more words than this with capitals on all of them is a headline, not a name.
 LONGEST_NAME = 4
+# Kinds of token whose case is kept where it is a value.
+CASED = frozenset({"word", "word_with_marks", "hyphenated", "id"})
+SECRETS = frozenset(
+    {"password", "passphrase", "passwd", "pwd", "secret", "token", "key", "username", "login", "passwort", "kennwort"}
+    | {"schlüssel", "contraseña", "clave", "parola", "senha", "wachtwoord", "hasło", "lösenord", "şifre", "пароль"}
+)
+_IS = frozenset({"is", "ist", "est", "es", "è", "é", "jest", "är", "=", "->", "to"})
+# Maße and Masse, Buße and Busse are two words each.
+SHARP_S = frozenset({"maß", "maße", "maßen", "maßes", "buße", "bußen", "bußgeld", "flöße"})
 EMPHASIS = regex.compile(r"__?([A-Z]\w*?)__?|__(\p{L}+)|(\p{L}+)__")
 LIST_START = regex.compile(r"(?m)^[ \t]*1[.)][ \t]")
 LIST_NUMBER = regex.compile(r"(?m)^([ \t]*)(\d{1,3})[.)][ \t]+")
@@ -232,7 +274,7 @@ SUFFIX = (
 SCANNER = regex.compile(
     rf"""
       (?P<word>[A-Za-z]{{2,}}(?=[,;.!:)]?(?:[ ]|$)))[ ]?
-    | (?P<layout>^[ ]*(?:[-*+•◦▪]|>+|\#{{1,6}})[ ]+|```[ ]*[A-Za-z]*(?=\n|$)|```|\*\*)
+    | (?P<layout>^[ ]*(?:[-*+•◦▪]|>+(?!\ +\d[\d.,]*\ ?[%\w]{{0,5}}$)|\#{{1,6}})[ ]+|```[ ]*[A-Za-z]*(?=\n|$)|```|\*\*)
     | (?P<struck>~~)
     | (?P<url><?(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.|mailto:)[^\s<>"`|、。，]+>?)
     | (?P<email>[\w.+%-]+@[\w-]+(?:\.[\w-]+)+)
@@ -245,15 +287,16 @@ SCANNER = regex.compile(
     | (?P<path>[A-Za-z]:\\[^\s"<>|]+
         | (?<![\w.])(?:~|\.{{1,2}})?/(?:[\w@%+~*.<>-]+/?)+
         | {ALNUM}[\p{{L}}\p{{M}}\p{{N}}_.@-]*(?:/(?:[\w.@*-]+|<[\w -]+>))+/?)
+    | (?P<pattern>[^\s`"'\\\[\]]*+(?:\\[dDwWsSbB](?![A-Za-z])|\[\^?[^\s\[\]]++\][+*?{{])[^\s`"']*+)
     | (?P<flag>(?<![\w)\]-])--?[A-Za-z][\w-]*(?:=[^\s`'",;)]+)?)
     | (?P<version>(?<![\w.])v?\d+(?:\.\d+){{2,}}(?:[-+][\w.-]*\w)?(?![\w])|(?<!\w)v\d+(?:\.\d+)*(?:-[\w.]*\w)?(?!\w))
     | (?P<number>(?<![\p{{L}}\p{{M}}\p{{N}}_.,--[{UNSPACED}]])(?:(?<![\w)\]])[+±-])?
         (?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d{{1,3}}(?:['\u00a0]\d{{3}})+(?:[.,]\d+)?|\d{{1,3}}(?:\.\d{{3}}){{2,}}(?:,\d+)?|\d+[.,]\d+|\d+|\.\d+)
-        (?=(?:{SUFFIX})?(?!{ALNUM})(?![-.:]{ALNUM})|(?i:{SUFFIX})(?!{ALNUM})(?![-.:]{ALNUM})))
+        (?![GD](?!\w))(?=(?:{SUFFIX})?(?!{ALNUM})(?![-.:]{ALNUM})|(?i:{SUFFIX})(?!{ALNUM})(?![-.:]{ALNUM})))
     | (?P<blood>(?<!\w)(?:A|B|AB|O|0)[+-](?!\w))
     | (?P<abbreviation>(?<!\w)(?:\p{{L}}\.){{2,}}(?:\p{{L}}(?!\w))?)
     | (?P<code>(?<!\w)(?:[A-Za-z]\+\+|[A-Za-z]\#)(?!\w)
-        |\$\{{?\w*[A-Za-z]\w*\}}?|<[A-Za-z][\w -]*>|(?<!\w)\.[A-Za-z][\w.-]*\w)
+        |\$\{{?\w*[A-Za-z]\w*\}}?|<[A-Za-z][\w -]*>|(?<!\w)(?:(?<!\*)\*)?\.[A-Za-z][\w.-]*\w)
     | (?P<handle>(?<!\w)@[\w.-]*\w)
     | (?P<id>(?=(?:{ALNUM}|[-.:&](?={ALNUM}))*?(?:[\p{{N}}_]|{LETTER}[.&]{LETTER}|(?<!\p{{L}}){LETTER}+:{LETTER}+(?!://|\p{{L}}))){ALNUM}+(?:[-._:&]{ALNUM}+)*)
     | (?P<hyphenated>{LETTER}+(?:-{LETTER}+)+(?:'{LETTER}+)*)
@@ -262,12 +305,14 @@ SCANNER = regex.compile(
     | (?P<character>[{UNSPACED}]\p{{M}}*)
     | (?P<emoticon>(?<!\w)[:;=]-?[)(DPp/|](?!\w))
     | (?P<emoji>(?:\p{{Regional_Indicator}}{{2}}
-        |[\p{{Extended_Pictographic}}--[©®™0-9\#*]]
+        |[[\p{{Extended_Pictographic}}\p{{So}}]--[©®™°0-9\#*★☆]]
           (?:[\p{{Emoji_Modifier}}\ufe0f\u20e3\u200d]|\p{{Extended_Pictographic}})*))
     | (?P<question>[?？؟¿]+(?<!^¿)(?<![¿]))
-    | (?P<symbol>&&|\|\||[<>=!]=|=>|->|→|⇒
+    | (?P<symbol>&&|\|\||[<>=!+*/%:-]=|=>|->|→|⇒|(?<=\w)\.\.(?=\w)|(?<!\S)\.\.(?!\S)|(?<=[\s^(/"']|^)\.[*+]
+        |(?<![\w!])!(?=[A-Za-z(])|(?<=[A-Za-z0-9_])[(\[](?=[^\s)\]])|(?<=\d)\+(?!\S)|(?<=\s)/(?=\s)
+        |(?<=\s):(?=[A-Za-z])(?!\w+:)|(?<![\w*])\*(?=[A-Za-z_])(?!\w[^*\n]*\*)
         |(?:US|A|C|NZ|HK)?\$|[%‰°\p{{Sc}}](?:[CF](?!\w))?
-        |[=<>|~≈^&✗✘☒☑]|[\p{{Sm}}--[+|<>=~]]|(?<=\s)[*+](?=\s)|(?<=\w)[*+](?=\w))
+        |[=<>|~≈^&✗✘☒☑]|[★☆]+|[\p{{Sm}}--[+|<>=~]]|(?<=\s)[*+](?=\s|$)|(?<=\w)[*+](?=\w))
     """,
     regex.VERBOSE | regex.VERSION1 | regex.MULTILINE,
 )

@@ -227,6 +227,8 @@ def _reason(corpus: Corpus, verdict: int, rows: tuple[int, int], only: tuple[lis
     days = [words[token] for token in _row(corpus, rows[0]) if classes[token] & BIT["relative_day"]]
     if verdict == DISTINCT and days and not any(only):
         return f"said on different or unknown days: {', '.join(dict.fromkeys(days))}"
+    if verdict == DISTINCT and not any(only) and len({int(corpus.traits[row]) for row in rows}) > 1:
+        return "emoji differ"
     return _difference(corpus, only)
 
 
