@@ -63,7 +63,7 @@ def test_a_pass_that_is_switched_off_has_nothing_to_do(
     state = consolidate(tea)
 
     assert (state.name, state.type.value) == ("NothingToDo", "COMPLETED")
-    assert state.message == "memory.consolidation.enabled is false in memfold.yaml"
+    assert state.message.startswith("memory.consolidation.enabled is false in memfold.yaml")
     assert tea.rows == before
 
 
