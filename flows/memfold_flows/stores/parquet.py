@@ -95,8 +95,18 @@ class ParquetSource:
             at = row.schema.get_field_index(name)
             if at >= 0:
                 field = row.schema.field(at)
-                row = row.set_column(at, field, pa.array([_in_type(value, name, field.type)], field.type))
+                row = row.set_column(at, field, self._column(value, field))
         return _pack(row)
+
+    def _column(self, value: Any, field: pa.Field) -> pa.Array:
+        """A folded value as the column of one row; a sum can be more than a narrow column holds."""
+        try:
+            return pa.array([_in_type(value, field.name, field.type)], field.type)
+        except pa.ArrowException as error:
+            raise StoreError(
+                f"{self._path}: column {field.name!r} of type {field.type} has no room for {value!r}; "
+                "nothing was written. Give the column a wider type first."
+            ) from error
 
     def rewrite(self, file: BinaryIO, edits: Edits) -> None:
         waiting = deque(edits.inserted)
@@ -162,6 +172,11 @@ def _whole(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path) as file:
             yield file
+    except pa.ArrowNotImplementedError as error:
+        raise StoreError(
+            f"{path} has a column of a type that cannot be rewritten ({error}); nothing was written. "
+            "Convert that column first."
+        ) from error
     except pa.ArrowException as error:
         raise StoreError(
             f"{path} is not a whole Parquet file ({error}); nothing was written. Copy it again, or check the path."

@@ -136,6 +136,21 @@ def test_folded_fields_go_back_in_the_type_of_their_column(notes):
     assert plain(written.take(others)).equals(plain(notes_table().take(others)))
 
 
+def test_a_value_that_a_column_has_no_room_for_stops_the_write(tmp_path):
+    """A sum of uses can be more than a narrow column holds; the message names the column and its type."""
+    path = tmp_path / "narrow.parquet"
+    uses = pa.array([100, 100], pa.int8())
+    pq.write_table(pa.table({"id": ["a", "b"], "text": ["one note", "another"], "use_count": uses}), path)
+    before = path.read_bytes()
+
+    with open_store(f"parquet:{path}", in_place=True).transaction() as transaction:
+        memory = transaction.read(["a"])["a"].memory
+        with pytest.raises(StoreError, match="column 'use_count' of type int8 has no room for 200"):
+            transaction.update([Update(memory, replace(memory, use_count=200))])
+
+    assert path.read_bytes() == before
+
+
 def test_a_rewrite_keeps_columns_types_order_and_compression(notes):
     """Only the removed rows are gone."""
     schema = pq.read_schema(notes)
