@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The ``memfold`` program: runs one command and exits with its code."""
     from memfold_flows.receipts import ExitCode
 
+    sys.stdout = _heard_or_not(sys.stdout)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter must not end a pass
@@ -52,9 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _fail(error, ExitCode.PARTLY)
     except MemfoldError as error:
         code = _fail(error, ExitCode.FAILED)
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read the output has enough
-        code = ExitCode.DONE
     except OSError as error:
         code = _fail(error, ExitCode.FAILED)
     sys.exit(code)
@@ -237,6 +235,31 @@ def root(
 
         print(f"memfold {version_of('memfold')}")
         raise typer.Exit
+
+
+class _Unread(io.FileIO):
+    """Standard output whose reader may leave: what nobody reads changes neither a pass nor its exit code."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            return len(data)
+
+
+def _heard_or_not(stream: TextIO) -> TextIO:
+    """The same stream, for ``memfold run ... | head``; one that is no file, as in tests, stays as it is."""
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    # Under PYTHONUNBUFFERED the buffer is the file itself.
+    if not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):
+        return stream
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Unread(stream.fileno(), "wb", closefd=False)),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering or stream.write_through,
+    )
 
 
 def _fail(error: BaseException, code: int) -> int:

@@ -369,11 +369,11 @@ def _moment(text: str) -> datetime:
     """A moment in ISO 8601; without an offset it is UTC."""
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise BadUsage(
             f"--as-of must be a date and time in ISO 8601, such as 2026-01-31T08:00:00Z, got {text!r}"
         ) from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def now() -> datetime:

@@ -248,14 +248,14 @@ def _after_plan(report: PlanReport, *, is_archive: bool, is_new: bool, can_undo:
         lines.append((f"memfold apply {report.run_id}{target}", "write exactly this plan"))
     if can_undo:
         lines.append((f"memfold undo {report.run_id}", "take it back"))
-    lines += _ways_on("plan", report.store, report.limit, report.refused)
+    lines += _ways_on("plan", report.limit, report.refused)
     lines.append((f"memfold show {report.run_id}", "more of it"))
     lines.append((f"memfold export {report.run_id}", "all of it, one JSON line per memory"))
     return lines
 
 
 def _after_apply(receipt: Receipt) -> list[tuple[str, str]]:
-    lines = _ways_on("run", receipt.store, receipt.limit, receipt.refused)
+    lines = _ways_on("run", receipt.limit, receipt.refused)
     if receipt.drifted:
         lines.append((f"memfold plan {_quoted(receipt.store)}", "plan again what drifted"))
     if receipt.totals.merged + receipt.totals.pruned + receipt.totals.promoted:
@@ -263,16 +263,16 @@ def _after_apply(receipt: Receipt) -> list[tuple[str, str]]:
     return lines
 
 
-def _ways_on(command: str, store: str, limit: LossLimit, refused: Sequence[ScopeTally]) -> list[tuple[str, str]]:
-    """The two ways past the loss limit."""
+def _ways_on(command: str, limit: LossLimit, refused: Sequence[ScopeTally]) -> list[tuple[str, str]]:
+    """The two ways past the loss limit, each on top of the scopes and flags of the first call."""
     over = limit.exceeded_by(refused)
     if not over:
         return []
     enough = min(math.ceil(max(limit.loss_of(scope) for scope in over) * 100) / 100, 1.0)
-    again = f"memfold {command} {_quoted(store)}"
+    again = f"memfold {command} ..."
     return [
-        (f"{again} --on-excess fit", "stop at the limit; the rest waits for the next pass"),
-        (f"{again} --max-loss-fraction {enough:g}", "allow this loss, once you have looked"),
+        (f"{again} --on-excess fit", "the same call, up to the limit; the rest waits for the next pass"),
+        (f"{again} --max-loss-fraction {enough:g}", "the same call, allowing this loss, once you have looked"),
     ]
 
 

@@ -130,6 +130,9 @@ class RunDirectory:
             raise self._damaged(f"{name} cannot be read ({_first_line(error)})") from error
         if not tables:
             raise self._damaged(f"{name} is missing")
+        for table in tables:
+            if missing := sorted(set(wanted or ()) - set(table.column_names)):
+                raise self._damaged(f"{name} has no column {missing[0]}")
         return pa.concat_tables(tables)
 
     def seal(self, manifest: Manifest) -> Manifest:

@@ -149,12 +149,24 @@ def require_applicable(store: MemoryStore, run: RunDirectory, *, now: datetime) 
         raise BadUsage(
             f"the snapshot of run {run.run_id} was removed, for it was old; nothing was written. Plan again."
         )
+    _require_one_target(store, run)
     accepted = any(scope.accepted for scope in read_tally(run.read("tally")))
     if accepted and manifest.as_of > now:
         raise BadUsage(
             f"run {run.run_id} was planned as of {manifest.as_of:%Y-%m-%d %H:%M:%S} UTC, which is later than the "
             "clock; nothing was written. Plan again, or set the clock right."
         )
+
+
+def _require_one_target(store: MemoryStore, run: RunDirectory) -> None:
+    """A run keeps the undo of one apply, so it is written to one archive only."""
+    receipt = run.read_json("receipt.json") if run.wrote else None
+    if not receipt:
+        return
+    before = receipt.get("written_to") or run.manifest.store
+    now = _written_elsewhere(store, run) or run.manifest.store
+    if before != now:
+        raise BadUsage(f"run {run.run_id} was written to {before}; nothing was written to {now}. Plan again for that.")
 
 
 def rewrite(run: RunDirectory) -> Path:
@@ -367,11 +379,13 @@ def _interruption_named(store: MemoryStore, run: RunDirectory, step: Step) -> It
     """Where something was committed before the failure, say so: the store is not as it was."""
     try:
         yield
+    except BadUsage:  # refused before anything was written now, whatever was committed before
+        raise
     except (MemfoldError, OSError) as error:
         landed = _landed(store, run, step)
         if not landed:
             raise
         raise ApplyInterrupted(
-            f"the {step} of run {run.run_id} stopped after {len(landed)} committed parts: {error}. "
+            f"the {step} of run {run.run_id} stopped after {len(landed)} committed part(s): {str(error).rstrip('.')}. "
             f"What was committed stands; memfold {step} {run.run_id} goes on from there."
         ) from error

@@ -126,8 +126,8 @@ def test_a_refused_run_names_the_scope_both_figures_and_two_ways_on(command: Com
     assert "refused: kitchen" in ended.out
     assert "4 of 10 memories would be lost (0.4), the limit is 0.25" in ended.out
     assert "loss 40.0% (4 of 10); with copies and expired ones 40.0% (4)" in ended.out
-    assert "--on-excess fit" in ended.out
-    assert "--max-loss-fraction 0.4" in ended.out
+    assert "memfold run ... --on-excess fit" in ended.out
+    assert "memfold run ... --max-loss-fraction 0.4" in ended.out
     assert stale.rows == before
 
 
@@ -192,6 +192,7 @@ def test_drift_makes_an_apply_partial(command: Command, tea: Kitchen, changed: s
         (["plan", "jsonl:notes.jsonl", "--max-loss-fraction", "1.5"], "got 1.5"),
         (["plan", "jsonl:notes.jsonl", "--on-excess", "ignore"], "on_excess should be reject or fit, got 'ignore'"),
         (["plan", "jsonl:notes.jsonl", "--as-of", "yesterday"], "--as-of must be a date and time in ISO 8601"),
+        (["plan", "jsonl:notes.jsonl", "--as-of", "0001-01-01T00:00:00+05:00"], "got '0001-01-01T00:00:00+05:00'"),
         (["plan", "jsonl:notes.jsonl", "--scope", "kitchn"], "did you mean 'kitchen'?"),
         (["plan", "sqlite:notes.db", "--skip-bad"], "--skip-bad is for jsonl: archives only"),
         (["plan", "jsonl:notes.jsonl", "--run-dir", "."], "exists and is not an empty folder"),
@@ -305,6 +306,65 @@ def test_out_writes_a_new_archive_and_undo_takes_it_back_there(command: Command,
     assert json.loads(applied.out)["written_to"].endswith("folded.jsonl")
     assert notes.read_bytes() == before
     assert folded.read_bytes() == before
+
+
+@pytest.mark.parametrize(("first", "second"), [("--in-place", "--out=a.jsonl"), ("--out=a.jsonl", "--in-place")])
+def test_a_run_is_written_to_one_archive_only(command: Command, notes: Path, first: str, second: str) -> None:
+    """A second target would take the place of the undo of the first, so it needs a plan of its own."""
+    before = notes.read_bytes()
+    planned = command("plan", f"jsonl:{notes}")
+
+    applied = command("apply", "latest", first, "--yes")
+    refused = command("apply", "latest", second, "--yes")
+    again = command("apply", "latest", first, "--yes")
+    undone = command("undo", "latest", "--yes")
+
+    assert [ended.code for ended in (planned, applied, refused, again, undone)] == [0, 0, 2, 0, 0]
+    assert "Plan again for that." in refused.err
+    written = notes.parent / "a.jsonl"
+    assert notes.read_bytes() == before
+    assert not written.exists() or written.read_bytes() == before
+
+
+def test_an_apply_after_its_undo_is_refused_in_plain_words(command: Command, tea: Kitchen) -> None:
+    """It says that the run was taken back, and not that anything could go on."""
+    command("plan", f"sqlite:{tea.path}")
+    command("apply", "latest", "--yes")
+    command("undo", "latest", "--yes")
+
+    ended = command("apply", "latest", "--yes")
+
+    assert ended.code == 2
+    assert "was taken back at" in ended.err
+    assert ended.err.endswith("nothing was written. Plan again.\n")
+    assert len(tea.ids) == 8
+
+
+@pytest.mark.parametrize("name", ["show", "export"])
+def test_a_plan_without_its_columns_is_damaged(command: Command, notes: Path, home: Path, name: str) -> None:
+    """A relation with other columns is a damaged run, not a traceback."""
+    command("plan", f"jsonl:{notes}")
+    (run,) = (home / "memfold/runs").iterdir()
+    shutil.copy(run / "tally.parquet", run / "plan.parquet")
+
+    ended = command(name, "latest")
+
+    assert ended.code == 1
+    assert "plan has no column" in ended.err
+
+
+def test_a_reader_that_leaves_changes_no_exit_code(tea: Kitchen, tmp_path: Path) -> None:
+    """`memfold run ... | true` writes and exits as it would with everything read."""
+    memfold = [sys.executable, "-m", "memfold_flows.cli", "run", f"sqlite:{tea.path}", "--yes"]
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    with os.fdopen(writer, "wb") as nobody:
+        environment = {**os.environ, "MEMFOLD_HOME": str(tmp_path / "home")}
+        ended = subprocess.run(memfold, stdout=nobody, stderr=subprocess.PIPE, env=environment, check=False)
+
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert len(tea.ids) == 6
 
 
 def test_init_makes_an_empty_store_once(command: Command, tmp_path: Path) -> None:
