@@ -131,7 +131,9 @@ def language(code: str) -> Language:
 
 def _simple(pairs: dict[str, str]) -> dict[str, str]:
     """The simple character for each traditional one."""
-    return dict(zip("".join(pairs["traditional"].split()), "".join(pairs["simple"].split()), strict=True)) if pairs else {}
+    return (
+        dict(zip("".join(pairs["traditional"].split()), "".join(pairs["simple"].split()), strict=True)) if pairs else {}
+    )
 
 
 @cache
@@ -177,16 +179,12 @@ def detect(tokens: list[Token]) -> tuple[str, bool]:
     hits = dict.fromkeys(LANGUAGES, 0)
     words = 0
     tokens = list({token.word: token for token in tokens}.values())
-    foreign = {_foreign_script(token.word) for token in tokens if token.kind in ("word", "hyphenated")}
     for token in tokens:
         if token.kind in ("character", "kana"):
             words += 1
-            if token.word[0] in _CANTONESE:
-                foreign.add("zh")
-            if token.kind == "kana" or "\u3041" <= token.word[0] <= "\u309f":
-                hits["ja"] += 1
-            elif not _is_thai_or_the_like(token.word[0]):
-                hits["zh"] += 1
+            code = _unspaced_language(token)
+            if code:
+                hits[code] += 1
         elif token.kind in ("word", "hyphenated") and not token.marks & CAPITAL:
             words += 1
             script = _script(token.word)
@@ -197,7 +195,7 @@ def detect(tokens: list[Token]) -> tuple[str, bool]:
             if "'" in token.word:
                 hits["fr"] += token.word.partition("'")[0] in _ELIDED
                 hits["en"] += token.word.endswith(("'s", "n't"))
-    for code in foreign & hits.keys():
+    for code in _ruled_out(tokens):
         hits[code] = 0
     if hits["ja"]:
         return ("ja", True) if 4 * (hits["ja"] + hits["zh"]) >= words else ("", False)
@@ -240,35 +238,36 @@ def _script(word: str) -> str:
     return "ar" if "\u0600" <= word[0] <= "\u06ff" else ""
 
 
-def _foreign_script(word: str) -> str:
-    """The language that a text is not in, though most of its letters are: "" where the word leaves that open."""
-    if _OTHER_CYRILLIC.intersection(word) or word in _OTHER_CYRILLIC_WORDS:
-        return "ru"
-    if _OTHER_ARABIC.intersection(word):
-        return "ar"
-    return "hi" if word in _OTHER_DEVANAGARI_WORDS or "ळ" in word else ""
+def _unspaced_language(token: Token) -> str:
+    """Kana are Japanese and Han characters Chinese; Thai, Lao, Burmese and Khmer have no table."""
+    character = token.word[0]
+    if token.kind == "kana" or "\u3041" <= character <= "\u309f":
+        return "ja"
+    return "" if "\u0e00" <= character <= "\u109f" or "\u1780" <= character <= "\u17ff" else "zh"
 
 
-def _is_thai_or_the_like(character: str) -> bool:
-    """Thai, Lao, Burmese and Khmer, which are written without spaces, too."""
-    return "\u0e00" <= character <= "\u109f" or "\u1780" <= character <= "\u17ff"
+def _ruled_out(tokens: list[Token]) -> set[str]:
+    """The languages that a text is not in, though it has their script: it holds a letter or a word of a neighbour."""
+    found = set()
+    for token in tokens:
+        if token.word.isascii():
+            continue
+        if _OTHER_CYRILLIC.intersection(token.word):
+            found.add("ru")
+        elif _OTHER_ARABIC.intersection(token.word):
+            found.add("ar")
+        found.update(_neighbours().get(token.word, ()))
+    return found
+
+
+@cache
+def _neighbours() -> dict[str, tuple[str, ...]]:
+    """Words of languages without a table, and the language that they may be taken for."""
+    return {word: (code,) for code in LANGUAGES for word in _read(code).get("neighbours", [])}
 
 
 _OTHER_CYRILLIC = frozenset("ўіїєґўђћјљњџѓќѕқңғүұһөәӣӯҷҳӑӗҫңӧӱ")
 _OTHER_ARABIC = frozenset("پچژگکیٹڈےںھەێۆڕڵټډړږښڼېۍڙڳڻۇۈېۋ")
-_CANTONESE = frozenset("唔冇喺佢哋嘅咗嘢啲咁嗰哂喎乜嚟畀攞睇")
-# Bulgarian, Macedonian, Serbian and Ukrainian words that are not Russian and need no letter of their own.
-_OTHER_CYRILLIC_WORDS = frozenset(
-    (
-        "съм сме сте са ще се това няма има тя със във живее яде ако обича потребителят потребител който която "
-        "живи није нема корисник су због живе що але якщо немає користувач любить каву після дуже треба зараз "
-        "щодня лише тільки завжди йому работи харесва използва предпочита говори иска трябва освен понякога"
-    ).split()
-)
-# Marathi and Nepali.
-_OTHER_DEVANAGARI_WORDS = frozenset(
-    "आहे आहेत नाही नाहीत आणि मध्ये साठी करतो करते खातो राहतो छ छन् छैन र पनि गर्छ गर्छन् बस्छ थियो लाई मा".split()
-)
 _ELIDED = frozenset({"l", "d", "qu", "n", "s", "j", "c", "jusqu", "lorsqu", "puisqu"})
 
 
@@ -329,6 +328,10 @@ def _phrases(table: dict[str, Any]) -> Iterator[Phrase]:
         yield Phrase(_cut(text, table["language"]), ())
     for before, filler in table.get("fillers", {}).get("after", []):
         yield Phrase((before, filler), (before,))
+    verbs = table.get("verbs", {}).get("agreement", [])
+    for filler in table.get("fillers", {}).get("before_verb", []):
+        for verb in (*verbs, *map(third_person, verbs)):
+            yield Phrase((filler, verb), (verb,))
     yield from _form_phrases(table)
 
 

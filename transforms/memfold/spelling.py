@@ -68,7 +68,11 @@ def _frequencies(code: str) -> dict[str, int]:
     from spellchecker import SpellChecker
 
     frequencies: dict[str, int] = SpellChecker(language=DICTIONARIES[code]).word_frequency.dictionary
-    return {word.replace("ё", "е"): count for word, count in frequencies.items()} if code == "ru" else frequencies
+    if code == "ru":
+        return {word.replace("ё", "е"): count for word, count in frequencies.items()}
+    if code == "de":  # tokens have ss for ß
+        return frequencies | {word.replace("ß", "ss"): count for word, count in frequencies.items() if "ß" in word}
+    return frequencies
 
 
 @cache

@@ -66,7 +66,7 @@ def scan(text: str) -> list[Token]:
             tokens.append(Token(word if CAMEL.search(word) else word.casefold(), kind, marks))
         elif kind in ("word", "word_with_marks"):
             folded = CASE_IN_UNIT.get(word) or _folded(word)
-            if word != folded and not any(first <= start < last for first, last in shouted):
+            if word != folded and word != word.lower() and not any(first <= start < last for first, last in shouted):
                 starts = marks & (HARD | COLON) != 0 or all(token.kind in DECORATION for token in tokens)
                 marks |= _capital(word, text[start - 1 : start], text[end : end + 1], starts=starts)
                 if marks & CODE:
@@ -293,6 +293,7 @@ SCANNER = regex.compile(
     | (?P<number>(?<![\p{{L}}\p{{M}}\p{{N}}_.,--[{UNSPACED}]])(?:(?<![\w)\]])[+±-])?
         (?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d{{1,3}}(?:['\u00a0]\d{{3}})+(?:[.,]\d+)?|\d{{1,3}}(?:\.\d{{3}}){{2,}}(?:,\d+)?|\d+[.,]\d+|\d+|\.\d+)
         (?![GD](?!\w))(?=(?:{SUFFIX})?(?!{ALNUM})(?![-.:]{ALNUM})|(?i:{SUFFIX})(?!{ALNUM})(?![-.:]{ALNUM})))
+    | (?P<symbol>(?<!\w)(?:US|A|C|NZ|HK|R|S)\$(?=[ ]?\d))
     | (?P<blood>(?<!\w)(?:A|B|AB|O|0)[+-](?!\w))
     | (?P<abbreviation>(?<!\w)(?:\p{{L}}\.){{2,}}(?:\p{{L}}(?!\w))?)
     | (?P<code>(?<!\w)(?:[A-Za-z]\+\+|[A-Za-z]\#)(?!\w)
