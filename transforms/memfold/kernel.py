@@ -35,6 +35,7 @@ TIMEY = DATE | TIME | BIT["time_word"]
 FUNCTION = JOINS | BIT["adjunct"] | BIT["function"]
 STARTS_ADJUNCT = BIT["adjunct"] | DATE | TIME
 BIT_ADJUNCT, BIT_IDENTIFIER, SUBJECT = BIT["adjunct"], BIT["identifier"], BIT["subject"]
+BIT_FUNCTION = BIT["function"]
 LIST_HEAD = BIT["verb"] | BIT["preposition"]
 FIXED_IN_LIST = (
     NUMBER | TIME | NEGATION | LIMIT | CONDITION | QUESTION | ORDER | MODAL | BIT["direction"] | BIT["preposition"]
@@ -85,7 +86,7 @@ def judge_pair(tokens, marks, kinds, a0, a1, b0, b1, a_traits, b_traits, newer, 
     if a_shows & ~b_shows and b_shows & ~a_shows:
         return DISTINCT, 0, 0
     if n == m and (
-        prefix == n
+        (prefix == n and not _is_comma_moved(marks, a0, b0, n))
         or _is_reordered(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix, both_known)
         or (a_traits & b_traits & FREE_TIME and _is_time_moved(tokens, marks, kinds, a0, a1, b0, b1, a_traits))
     ):
@@ -105,6 +106,17 @@ def judge_pair(tokens, marks, kinds, a0, a1, b0, b1, a_traits, b_traits, newer, 
 
 
 @jit
+def _is_comma_moved(marks, a0, b0, n):  # type: ignore[no-untyped-def]
+    """Whether each side breaks the sentence where the other does not ("execute not, pardon", "execute, not pardon")."""
+    a_alone = b_alone = False
+    for i in range(1, n):
+        a, b = marks[a0 + i] & BOUNDARY, marks[b0 + i] & BOUNDARY
+        a_alone = a_alone or (a == COMMA and b == 0)
+        b_alone = b_alone or (b == COMMA and a == 0)
+    return a_alone and b_alone
+
+
+@jit
 def _is_reordered(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix, both_known):  # type: ignore[no-untyped-def]
     """Whether the same words stand in another order that carries no fact: an adjunct moved, or the items of a list."""
     width = a1 - a0 - prefix - suffix
@@ -114,7 +126,13 @@ def _is_reordered(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix, both_kno
         return True
     if not both_known and not marks[a0] & marks[b0] & BRACKET:
         return False
-    return width <= LONGEST_LIST and _is_list_shuffled(tokens, marks, kinds, a0, a1, b0, b1, prefix, width)
+    if width >= LONGEST_LIST:
+        return False
+    if _is_list_shuffled(tokens, marks, kinds, a0, a1, b0, b1, prefix, width):
+        return True
+    # "le thé et le café" and "le café et le thé" begin with the same article.
+    starts_before = prefix > 1 and kinds[a0 + prefix - 1] & BIT_FUNCTION != 0
+    return starts_before and _is_list_shuffled(tokens, marks, kinds, a0, a1, b0, b1, prefix - 1, width + 1)
 
 
 @jit
@@ -346,6 +364,9 @@ def _adds_only(tokens, marks, kinds, start, end, length, traits):  # type: ignor
     for i in range(start, first):
         narrowed = narrowed or kinds[i] & NARROWED != 0
         disjoint = disjoint or kinds[i] & NEGATION != 0
+    # "The timeout is 30 s" and "... for uploads": a value that is set holds where it is said to hold.
+    last = first - 1
+    narrowed = narrowed or (kinds[last] & (NUMBER | TIME) != 0 and marks[last] & (EQUALS | COLON) != 0)
     if narrowed:
         if not (marks[first] & HARD or joint & COORDINATOR):
             return False
