@@ -134,7 +134,13 @@ def read_words(  # one loop over the bytes: each call out of it costs as much as
     return total, False
 
 
-@jit("int64(int64[::1], uint64[::1], uint64[::1], int64[::1], uint32[::1], uint32[::1], int32[::1], int32[::1])")
+NUMBER_SETS = (
+    "int64(int64[::1], uint64[::1], uint64[::1], int64[::1], uint32[::1], uint32[::1], uint64[:, ::1], int32[::1],"
+    " int32[::1], uint64[:, ::1])"
+)
+
+
+@jit(NUMBER_SETS)
 def number_sets(
     order: Array,
     set_hash: Array,
@@ -142,12 +148,15 @@ def number_sets(
     starts: Array,
     sizes: Array,
     words: Array,
+    bits: Array,
     set_of: Array,
     row_of: Array,
+    sets: Array,
 ) -> Any:
     """Number the distinct (scope, word set) pairs in the order of their hashes; returns how many there are.
 
-    Rows without words share nothing: each is a set of its own.
+    ``sets`` gets what two sets are compared by, side by side: bits, bits, start and size. Rows without words share
+    nothing: each is a set of its own.
     """
     count = run = 0
     last = np.uint64(0)
@@ -170,6 +179,8 @@ def number_sets(
         if found < 0:
             found = count
             row_of[count] = row
+            sets[count, 0], sets[count, 1] = bits[row, 0], bits[row, 1]
+            sets[count, 2], sets[count, 3] = np.uint64(starts[row]), np.uint64(sizes[row])
             count += 1
         set_of[row] = found
     return count
@@ -236,10 +247,10 @@ def band_keys(
 
 
 @jit("void(uint64[::1], int32[::1], uint64)")
-def number_keys(keys: Array, place: Array, mask: Any) -> None:
-    """Put the place of each set into the low bits of its key, so that sorting the keys sorts the sets along."""
+def number_keys(keys: Array, numbers: Array, mask: Any) -> None:
+    """Put the number of each set into the low bits of its key, so that sorting the keys sorts the sets along."""
     for row in range(len(keys)):
-        keys[row] = (keys[row] & ~mask) | np.uint64(place[row])
+        keys[row] = (keys[row] & ~mask) | np.uint64(numbers[row])
 
 
 @jit("int64(uint64)")
@@ -286,22 +297,16 @@ def find(parent: Array, member: Any) -> Any:
     return member
 
 
-JOIN = (
-    "void(uint64[::1], uint64, int32[::1], float64, int64, int64[::1], uint32[::1], uint64[:, ::1], uint64[::1],"
-    " uint32[::1], int32[::1], int64[::1])"
-)
+JOIN = "void(uint64[::1], uint64, float64, int64, uint64[:, ::1], uint64[::1], uint32[::1], int32[::1], int64[::1])"
 
 
 @jit(JOIN)
 def join_buckets(
     keys: Array,
     mask: Any,
-    set_at: Array,
     threshold: Any,
     leaders: Any,
-    starts: Array,
-    sizes: Array,
-    bits: Array,
+    sets: Array,
     scope: Array,
     words: Array,
     parent: Array,
@@ -309,8 +314,8 @@ def join_buckets(
 ) -> None:
     """Join the sets of each bucket that are as alike as the threshold says, checked word by word.
 
-    ``keys`` are sorted, each with the place of its set (``set_at``) in the bits of ``mask``. The first ``leaders`` sets
-    of a bucket that are like none before them are met by all that follow, but by those that are joined to them already.
+    ``keys`` are sorted, each with the number of its set in the bits of ``mask``. The first ``leaders`` sets of a bucket
+    that are like none before them are met by all that follow, but by those that are joined to them already.
     ``counts``: pairs compared, pairs compared word by word, links.
     """
     share = threshold / (1.0 + threshold)
@@ -326,8 +331,8 @@ def join_buckets(
             continue
         used = 0
         for place in range(begin, end):
-            member = set_at[keys[place] & mask]
-            size = np.int64(sizes[member])
+            member = np.int32(keys[place] & mask)
+            size = np.int64(sets[member, 3])
             if size == 0:
                 continue
             root = find(parent, member)
@@ -339,17 +344,17 @@ def join_buckets(
                     is_met = True
                     continue
                 counts[0] += 1
-                other = np.int64(sizes[leader])
+                other = np.int64(sets[leader, 3])
                 wanted = np.int64(np.ceil(share * (size + other) - 1e-9))
                 if wanted > min(size, other):
                     continue
-                apart = bit_count(bits[member, 0] ^ bits[leader, 0]) + bit_count(bits[member, 1] ^ bits[leader, 1])
+                apart = bit_count(sets[member, 0] ^ sets[leader, 0]) + bit_count(sets[member, 1] ^ sets[leader, 1])
                 if apart > size + other - 2 * wanted:
                     continue
                 if len(scope) and scope[member] != scope[leader]:
                     continue
                 counts[1] += 1
-                if shares(words, starts[member], size, starts[leader], other, wanted):
+                if shares(words, np.int64(sets[member, 2]), size, np.int64(sets[leader, 2]), other, wanted):
                     counts[2] += 1
                     is_met = True
                     low, high = min(root, leader_root), max(root, leader_root)

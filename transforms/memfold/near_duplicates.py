@@ -84,7 +84,7 @@ def find_components(
                 sets.words,
                 banding,
                 bands=bands,
-                seeds=sets.scope,
+                seeds=sets.seeds,
                 pool=pool,
             )
             _join(sets, keys[: len(bands)], joined, threshold=threshold, pool=pool)
@@ -95,22 +95,23 @@ def find_components(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sets:
-    """Distinct word sets as they lie in memory, the set of each row, and the order of the sets by their hashes.
+    """Distinct word sets, numbered by their hashes: their numbers follow from the sets alone.
 
-    That order follows from the sets alone: in it sets meet, so the order of the rows does not matter.
+    ``compact`` and ``scope`` are by number. ``numbers``, ``starts``, ``sizes`` and ``seeds`` are in the order in which
+    the sets lie in memory, for reading all of them one after the other.
     """
 
     words: U32
+    set_of: I32
+    compact: U64
+    scope: U64
+    numbers: I32
     starts: I64
     sizes: U32
-    bits: U64
-    scope: U64
-    set_of: I32
-    set_at: I32
-    place_of: I32
+    seeds: U64
 
     def __len__(self) -> int:
-        return len(self.sizes)
+        return len(self.numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,26 +139,21 @@ def _distinct(parts: list[WordSets]) -> _Sets:
         words[word : word + len(part.words)] = part.words
         row, word = row + len(part), word + len(part.words)
     starts = np.cumsum(sizes, dtype=np.int64) - sizes
-    set_of, row_of = np.empty(rows, np.int32), np.empty(rows, np.int32)
-    no_scope = np.zeros(1, np.uint64)
+    set_of, row_of, compact = np.empty(rows, np.int32), np.empty(rows, np.int32), np.empty((rows, 4), np.uint64)
+    scope_or_one = scope if len(scope) else np.zeros(1, np.uint64)
     count = kernels.number_sets(
-        np.argsort(set_hash), set_hash, scope if len(scope) else no_scope, starts, sizes, words, set_of, row_of
+        np.argsort(set_hash), set_hash, scope_or_one, starts, sizes, words, bits, set_of, row_of, compact
     )
-    is_first = np.zeros(rows, bool)
-    is_first[row_of[:count]] = True
-    first = np.flatnonzero(is_first)
-    set_at = (np.cumsum(is_first, dtype=np.int32) - np.int32(1))[row_of[:count]]
-    place_of = np.empty(count, np.int32)
-    place_of[set_at] = np.arange(count, dtype=np.int32)
+    first = np.sort(row_of[:count])
     return _Sets(
         words=words,
+        set_of=set_of,
+        compact=compact[:count],
+        scope=scope[row_of[:count]] if len(scope) else scope,
+        numbers=set_of[first],
         starts=starts[first],
         sizes=sizes[first],
-        bits=bits[first],
-        scope=scope[first] if len(scope) else scope,
-        set_of=set_at[set_of],
-        set_at=set_at,
-        place_of=place_of,
+        seeds=scope[first] if len(scope) else scope,
     )
 
 
@@ -165,26 +161,15 @@ def _join(sets: _Sets, keys: U64, joined: _Joined, *, threshold: float, pool: Th
     """Join what shares a bucket in one of these bands; the bands are sorted side by side and joined in order."""
     from memfold import kernels
 
-    # A key gives up as many bits as the place of its set needs; sets that meet for it are compared like any others.
+    # A key gives up as many bits as the number of its set needs; sets that meet for it are compared like any others.
     mask = np.uint64((1 << max(len(sets) - 1, 1).bit_length()) - 1)
 
     def order(band: int) -> None:
-        kernels.number_keys(keys[band], sets.place_of, mask)
+        kernels.number_keys(keys[band], sets.numbers, mask)
         keys[band].sort()
 
     for band, _ in enumerate(pool.map(order, range(len(keys)))):
         kernels.join_buckets(
-            keys[band],
-            mask,
-            sets.set_at,
-            threshold,
-            LEADERS,
-            sets.starts,
-            sets.sizes,
-            sets.bits,
-            sets.scope,
-            sets.words,
-            joined.parent,
-            joined.counts,
+            keys[band], mask, threshold, LEADERS, sets.compact, sets.scope, sets.words, joined.parent, joined.counts
         )
     kernels.flatten(joined.parent)
