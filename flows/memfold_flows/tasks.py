@@ -13,7 +13,7 @@ from memfold.errors import Transient
 
 #: A busy store may be free a moment later; nothing else gets better by trying again.
 _RETRIES: dict[str, Any] = {"retries": 3, "retry_delay_seconds": [1, 5, 20]}
-_TOUCH_THE_STORE = ("snapshot", "apply")
+_TOUCH_THE_STORE = ("snapshot", "apply", "note")
 
 
 def as_task(name: str, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:

@@ -133,3 +133,50 @@ def test_a_limit_that_is_no_share_fails_closed(value: float) -> None:
     """NaN compares as false to everything, so it would let everything through."""
     with pytest.raises(BadUsage, match=r"max_loss_fraction must be a number in \[0, 1\], got .*nothing was planned"):
         settings.load({"max_loss_fraction": value}).policy(as_of=NOON, traits=TRAITS)
+
+
+def test_evos_names_are_understood_nested_and_dotted() -> None:
+    """What evo's users know as retention."""
+    Path("memfold.yaml").write_text(
+        "retention:\n  consolidateIntervalHours: 12\n  maxMemories: 50\nretention.convergedMinIntervalHours: 36\n"
+    )
+
+    chosen = settings.load({})
+
+    assert (chosen.schedule.consolidate_interval_hours, chosen.schedule.converged_min_interval_hours) == (12.0, 36.0)
+    assert chosen.thresholds["max_memories"] == 50
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("retention:\n  maxMemory: 5\n", "unknown setting 'retention.maxMemory' .*did you mean retention.maxMemories"),
+        ("retention: 5\n", "retention in memfold.yaml must hold names and values"),
+        ("max_memories: 5\nretention.maxMemories: 6\n", "sets max_memories twice"),
+        ("retention.consolidateIntervalHours: 0\n", "consolidate_interval_hours must be a number of hours"),
+        ("preset: mem0\n", "preset should be evo"),
+    ],
+)
+def test_a_setting_in_evos_words_that_cannot_be_is_refused(text: str, says: str) -> None:
+    """Nothing is done, and the message names the setting."""
+    Path("memfold.yaml").write_text(text)
+
+    with pytest.raises(BadUsage, match=says):
+        settings.load({})
+
+
+def test_a_preset_stands_where_nothing_else_is_set() -> None:
+    """evo caps its scopes and takes what fits; what a person sets wins, wherever it is set."""
+    Path("memfold.yaml").write_text("preset: evo\nmax_memories: 150\n")
+
+    thresholds = settings.load({"on_excess": "reject"}).thresholds
+
+    assert (thresholds["max_memories"], thresholds["on_excess"], thresholds["newborn_grace_days"]) == (
+        150,
+        "reject",
+        3.0,
+    )
+    Path("memfold.yaml").unlink()
+    assert settings.load({}).thresholds["max_memories"] is None
+    preset = settings.load({"preset": "evo"}).thresholds
+    assert (preset["max_memories"], preset["on_excess"]) == (200, "fit")
