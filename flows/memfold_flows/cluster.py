@@ -63,7 +63,7 @@ def cluster_file(
 
     threads = threads or len(os.sched_getaffinity(0))
     ids, rank = _ranked_ids(source)
-    parts = _read(source, scope, threads=threads, report=report)
+    parts = read_word_sets(source, scope, threads=threads, report=report)
     found = near_duplicates.find_components(parts, threshold=threshold, threads=threads, report=report)
     root = found.root_of_row
     first = np.full(int(root.max(initial=-1)) + 1, len(root), np.int64)
@@ -128,7 +128,7 @@ def _ranked_ids(source: Path) -> tuple[pa.Array, I64]:
     return ids, rank
 
 
-def _read(source: Path, scope: str | None, *, threads: int, report: Report) -> list[WordSets]:
+def read_word_sets(source: Path, scope: str | None, *, threads: int, report: Report) -> list[WordSets]:
     """The word sets of all rows in their order; one thread per row group, and no more texts than they hold."""
     from memfold import word_sets
 

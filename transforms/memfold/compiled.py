@@ -46,4 +46,4 @@ class _FirstCompilation(event.Listener):
         """Nobody waits for this."""
 
 
-event.register("numba:compile", _FirstCompilation())
+event.register("numba:compile", _FirstCompilation())  # type: ignore[no-untyped-call]

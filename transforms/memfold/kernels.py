@@ -241,8 +241,11 @@ def band_keys(
             at += 1
         for band in range(len(keys)):
             key = np.uint64(first_band + band + 1)
-            for column in range(band * rows_per_band, (band + 1) * rows_per_band):
-                key = mix(key ^ np.uint64(signature[column]))
+            for column in range(band * rows_per_band, (band + 1) * rows_per_band, 2):
+                pair = np.uint64(signature[column])
+                if column + 1 < (band + 1) * rows_per_band:
+                    pair |= np.uint64(signature[column + 1]) << np.uint64(32)
+                key = mix(key ^ pair)
             keys[band, row] = mix(key ^ seeds[row]) if len(seeds) else key
 
 
@@ -332,9 +335,6 @@ def join_buckets(
         used = 0
         for place in range(begin, end):
             member = np.int32(keys[place] & mask)
-            size = np.int64(sets[member, 3])
-            if size == 0:
-                continue
             root = find(parent, member)
             is_met = False
             for number in range(used):
@@ -344,9 +344,9 @@ def join_buckets(
                     is_met = True
                     continue
                 counts[0] += 1
-                other = np.int64(sets[leader, 3])
+                size, other = np.int64(sets[member, 3]), np.int64(sets[leader, 3])
                 wanted = np.int64(np.ceil(share * (size + other) - 1e-9))
-                if wanted > min(size, other):
+                if wanted > min(size, other) or wanted == 0:  # sets without words share nothing
                     continue
                 apart = bit_count(sets[member, 0] ^ sets[leader, 0]) + bit_count(sets[member, 1] ^ sets[leader, 1])
                 if apart > size + other - 2 * wanted:

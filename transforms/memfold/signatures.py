@@ -76,8 +76,12 @@ def cut_into_bands(signature: U32, banding: Banding) -> U64:
     keys = np.empty((len(signature), banding.bands), np.uint64)
     for band in range(banding.bands):
         key = np.full(len(signature), band + 1, np.uint64)
-        for column in range(band * banding.rows, (band + 1) * banding.rows):
-            key = mix(key ^ signature[:, column].astype(np.uint64))
+        first, stop = band * banding.rows, (band + 1) * banding.rows
+        for column in range(first, stop, 2):
+            pair = signature[:, column].astype(np.uint64)
+            if column + 1 < stop:
+                pair |= signature[:, column + 1].astype(np.uint64) << np.uint64(32)
+            key = mix(key ^ pair)
         keys[:, band] = key
     return keys
 
