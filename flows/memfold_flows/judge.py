@@ -12,15 +12,18 @@ from memfold import judging
 from memfold.errors import BadRecord, BadUsage
 
 COLUMNS = ("pair_id", "merge", "verdict", "reason", "keep")
+LABELS = ("duplicate", "distinct", "conflict", "supersedes")
 
 
 def judge_file(pairs: Path, *, out: Path | None = None) -> list[judging.JudgedPair]:
     """The verdicts on the pairs of a JSON Lines file; with ``out`` they are written there as CSV, too.
 
     Raises:
-        BadUsage: there is no such file.
+        BadUsage: there is no such file, or ``out`` is that file or cannot be written.
         BadRecord: a line is not a pair; it is named by its number, and nothing is written.
     """
+    if out is not None and out.exists() and pairs.exists() and out.samefile(pairs):
+        raise BadUsage(f"--out {out} is the file of the pairs; nothing was judged. Name another file")
     judged = judging.judge_pairs(read_pairs(pairs))
     if out is not None:
         write_verdicts(judged, out)
@@ -30,18 +33,32 @@ def judge_file(pairs: Path, *, out: Path | None = None) -> list[judging.JudgedPa
 def read_pairs(path: Path) -> list[judging.Pair]:
     """The pairs of a file, one JSON object a line: pair_id, a and b with text and created_at, and a label if known."""
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except FileNotFoundError:
         raise BadUsage(f"there is no file {path}; nothing was judged") from None
+    except OSError as error:
+        raise BadUsage(f"{path} cannot be read ({error.strerror}); nothing was judged") from None
     except UnicodeDecodeError as error:
         raise BadRecord(f"{path} is not UTF-8 at byte {error.start}; nothing was judged. Save it as UTF-8") from None
     lines = enumerate(text.split("\n"), start=1)
-    return [_pair(line, f"{path}, line {number}", number) for number, line in lines if line.strip()]
+    pairs: dict[str, judging.Pair] = {}
+    for number, line in lines:
+        if not line.strip():
+            continue
+        pair = _pair(line, f"{path}, line {number}", number)
+        if pair.pair_id in pairs:
+            raise BadRecord(f"{path}, line {number} has the pair_id {pair.pair_id!r} a second time; nothing was judged")
+        pairs[pair.pair_id] = pair
+    return list(pairs.values())
 
 
 def write_verdicts(judged: list[judging.JudgedPair], path: Path) -> None:
     """One CSV row per pair: pair_id, merge (0 or 1), verdict, reason, keep."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    try:
+        file = path.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise BadUsage(f"{path} cannot be written ({error.strerror}); no verdict was written") from None
+    with file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(COLUMNS)
         rows.writerows(row(pair) for pair in judged)
@@ -65,9 +82,9 @@ def _pair(line: str, place: str, number: int) -> judging.Pair:
         b=_text(record, "b", place),
         a_created_at=_time(record, "a", place),
         b_created_at=_time(record, "b", place),
-        label=_optional(record, "label"),
+        label=_one_of(record, "label", LABELS, place),
         kind=_optional(record, "kind"),
-        keep=_optional(record, "keep"),
+        keep=_one_of(record, "keep", judging.KEPT, place),
     )
 
 
@@ -93,6 +110,14 @@ def _time(record: dict[str, Any], side: str, place: str) -> datetime | None:
             f'{place} has created_at {value!r} in "{side}", which is no ISO 8601 time; nothing was judged'
         ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _one_of(record: dict[str, Any], key: str, allowed: tuple[str, ...], place: str) -> str | None:
+    value = record.get(key)
+    if value is None or value in allowed:
+        return value
+    names = ", ".join(name for name in allowed if name)
+    raise BadRecord(f"{place} has {key} {value!r}; nothing was judged. It may be {names}, or left out")
 
 
 def _optional(record: dict[str, Any], key: str) -> str | None:

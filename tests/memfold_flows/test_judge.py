@@ -56,6 +56,13 @@ def test_pairs_without_ids_are_named_by_their_line(tmp_path: Path):
         ('{"a": {"text": "tea"}}', 'line 1 has no text in "b"'),
         ('{"a": {"text": 3}, "b": {"text": "tea"}}', 'line 1 has no text in "a"'),
         ('{"a": {"text": "tea", "created_at": "soon"}, "b": "tea"}', "created_at 'soon'"),
+        ('{"a": "tea", "b": "Tea", "label": "dup"}', "label 'dup'"),
+        ('{"a": "tea", "b": "Tea", "label": ["duplicate"]}', "label ['duplicate']"),
+        ('{"a": "tea", "b": "Tea", "keep": "c"}', "keep 'c'"),
+        (
+            '{"pair_id": "p", "a": "tea", "b": "Tea"}\n{"pair_id": "p", "a": "tea", "b": "ale"}',
+            "pair_id 'p' a second time",
+        ),
     ],
 )
 def test_a_line_that_is_no_pair_is_named(tmp_path: Path, line: str, complaint: str):
@@ -74,3 +81,23 @@ def test_a_file_that_is_not_there_is_bad_usage(tmp_path: Path):
     """A wrong path is an error, never an empty result."""
     with pytest.raises(BadUsage, match=r"there is no file .*missing\.jsonl; nothing was judged"):
         judge_file(tmp_path / "missing.jsonl")
+
+
+def test_the_pairs_are_never_overwritten(tmp_path: Path):
+    """An --out that is the file of the pairs, or that cannot be written, is bad usage and changes nothing."""
+    pairs = write(tmp_path / "pairs.jsonl", {"pair_id": "p1", "a": "tea", "b": "Tea"})
+    before = pairs.read_bytes()
+
+    for out in (pairs, tmp_path / "no such folder" / "verdicts.csv"):
+        with pytest.raises(BadUsage, match=r"nothing was judged|no verdict was written"):
+            judge_file(pairs, out=out)
+
+    assert pairs.read_bytes() == before
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_pair(tmp_path: Path):
+    """Files saved on Windows begin with one."""
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"a": "tea", "b": "Tea!"}\r\n', "utf-8-sig")
+
+    assert [pair.merges for pair in judge_file(pairs)] == [True]

@@ -27,8 +27,21 @@ KIND_CLASS = {
     "struck": BIT["negation"],
     "emoji": BIT["negation"],
     **dict.fromkeys(
-        ("url", "email", "path", "flag", "version", "phone", "id", "code", "pattern", "handle", "blood")
-        + ("numeric_date", "raw"),
+        [
+            "url",
+            "email",
+            "path",
+            "flag",
+            "version",
+            "phone",
+            "id",
+            "code",
+            "pattern",
+            "handle",
+            "blood",
+            "numeric_date",
+            "raw",
+        ],
         BIT["identifier"],
     ),
 }

@@ -32,7 +32,7 @@ def plain(text: str) -> str:
     """The text in NFC, full-width letters and typographic quotes in their common form, invisible characters gone."""
     if text.isascii():
         return text
-    text = LETTER_DASH.sub("-", unicodedata.normalize("NFC", text))
+    text = RANGE_DASH.sub("-", unicodedata.normalize("NFC", text))
     text = ONE_AS_MANY.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     if GREEK_WORD.search(text):
         text = GREEK_QUESTION.sub("?", text)
@@ -228,8 +228,8 @@ ONE_AS_MANY = regex.compile(r"[\uff61-\uff9f\u32ff-\u33ff]+")
 # Greek asks with a semicolon, and NFC turns its own question mark into one.
 GREEK_WORD = regex.compile(r"\p{Greek}{3}")
 GREEK_QUESTION = regex.compile(r";(?=\s|$|[\"»”)])")
-# "Mo–Fr" is "Mo-Fr"; a dash with spaces joins clauses.
-LETTER_DASH = regex.compile(r"(?<=\p{L})–(?=\p{L})")
+# "Mo–Fr" is "Mo-Fr" and "5–10" is "5-10"; a dash with spaces joins clauses.
+RANGE_DASH = regex.compile(r"(?<=\p{L})–(?=\p{L})|(?<=\d)[–—](?=\d)")
 DIGIT = regex.compile(r"(?![0-9])\p{Nd}")
 CAMEL = regex.compile(r"\p{Ll}\p{Lu}")
 CASE_IN_ID = regex.compile(r"[_.]|\p{Ll}\p{Lu}|^\p{Ll}+\d*\p{Lu}|\d\p{Lu}\d|^[a-z]\d[A-Z]")
