@@ -23,7 +23,7 @@ DOCUMENTS = sorted(
 
 def test_every_command_is_in_the_readme() -> None:
     """A command that the README does not list does not exist for its readers, and the other way round."""
-    listed = set(re.findall(r"^\| `memfold (\w+)", README, re.MULTILINE))
+    listed = set(re.findall(r"^\| `memfold ([\w-]+)", README, re.MULTILINE))
 
     assert listed == set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 

@@ -169,11 +169,55 @@ def hints(store: Store, scope: OneScope = "", as_json: AsJson = False) -> None:
 
 
 @app.command()
-def undo(run: Run, store: OfStore = None, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Take back what a run wrote."""
+def undo(
+    run: Run,
+    *,
+    store: OfStore = None,
+    scope: Annotated[str | None, typer.Option("--scope", metavar="S", help="Only what it did to this scope.")] = None,
+    memory_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="Only what it did to this memory.")
+    ] = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take back what a run wrote: all of it, one scope, or one merge."""
     from memfold_flows import commands
 
-    commands.undo(run, store=store, yes=yes, as_json=as_json)
+    commands.undo(run, store=store, scope=scope, memory_id=memory_id, yes=yes, as_json=as_json)
+
+
+@app.command()
+def history(store: Store, as_json: AsJson = False) -> None:
+    """List the runs that wrote to a store, newest first, and how far each has come."""
+    from memfold_flows import upkeep
+
+    upkeep.show_history(store, as_json=as_json)
+
+
+@app.command()
+def resolve(
+    store: Store,
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of memories, old or new.")],
+    as_json: AsJson = False,
+) -> None:
+    """Say which memory an old id leads to now, through all merges and promotions."""
+    from memfold_flows import upkeep
+
+    upkeep.resolve(store, ids, as_json=as_json)
+
+
+@app.command(name="prune-runs")
+def prune_runs(
+    *,
+    store: OfStore = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; remove nothing.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove the undo and snapshot data of runs not used for keep_undo_days (90)."""
+    from memfold_flows import upkeep
+
+    upkeep.prune_runs(url=store, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @app.command(name="stores")

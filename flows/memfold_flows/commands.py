@@ -24,6 +24,7 @@ from memfold_flows.receipts import ExitCode, PlanReport
 from memfold_flows.runs import RunDirectory, find_run, known_runs, new_run_id, runs_folder
 from memfold_flows.stores import urls
 from memfold_flows.stores.base import MemoryStore
+from memfold_flows.stores.undo_units import Selection
 
 _SHOWN_AFTER_PLAN = 6
 _SHOWN_ON_REQUEST = 25
@@ -74,8 +75,8 @@ def show(reference: str, *, store: str | None, as_json: bool) -> None:
         print_json({"plan": report.as_json(), "receipt": receipt, "undo": undone})
         return
     history = [f"applied at {receipt['ended_at']}: {_in_brief(receipt)}"] if receipt else []
-    history += [f"undone at {undone['ended_at']}: {undone['state']}"] if undone else []
-    _show_plan(run, report, most=_SHOWN_ON_REQUEST, history=history, can_undo=run.wrote and undone is None)
+    history += [f"undone at {each['ended_at']}: {_undone_in_brief(each)}" for each in _undos(undone)]
+    _show_plan(run, report, most=_SHOWN_ON_REQUEST, history=history, can_undo=run.wrote and not _is_undone(undone))
 
 
 def export(reference: str, *, store: str | None) -> None:
@@ -100,11 +101,12 @@ def apply(
     run = _find(reference, store=store, must_be_sure=yes)
     with _opened(run.manifest.store, _target(run.manifest.store, out=out, in_place=in_place)) as opened:
         steps.require_applicable(opened, run, now=now())
+        _warn_of_unfinished(opened, but=run.run_id)
         report = steps.read_report(run, store=run.manifest.store)
         if report.writable and not yes:
             if not as_json:
                 _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
-            _ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {run.run_id}")
+            ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {run.run_id}")
         _apply(opened, run, as_json=as_json)
 
 
@@ -141,21 +143,30 @@ def run(
         if not as_json:
             _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
         if report.writable and not yes:
-            _ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {run.run_id}")
+            ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {run.run_id}")
         _apply(opened, run, as_json=as_json)
 
 
-def undo(reference: str, *, store: str | None, yes: bool, as_json: bool) -> None:
-    """Take back what a run wrote."""
+def undo(
+    reference: str, *, store: str | None, scope: str | None, memory_id: str | None, yes: bool, as_json: bool
+) -> None:
+    """Take back what a run wrote, or what it did to one scope or memory."""
+    if scope is not None and memory_id is not None:
+        raise BadUsage("--scope and --id exclude each other; nothing was restored")
+    selection = Selection(scope=scope, memory_id=memory_id)
     run = _find(reference, store=store, must_be_sure=yes)
     receipt = run.read_json("receipt.json")
+    if receipt:
+        run.require_undo_data()
     if not run.wrote:
         raise BadUsage(f"run {run.run_id} wrote nothing, so there is nothing to undo{_newest_applied(run)}")
     url = (receipt or {}).get("written_to") or run.manifest.store
     with _opened(url, {"in_place": True} if _is_archive(url) else {}) as opened:
         if not yes:
-            _ask(f"Take back run {run.run_id} on {url}?", declined="declined; nothing was written")
-        undone = pipeline.undo(opened, run, clock=now)
+            what = f"run {run.run_id}" if selection.is_all else f"{selection} of run {run.run_id}"
+            ask(f"Take back {what} on {url}?", declined="declined; nothing was written")
+        _warn_of_unfinished(opened, but=run.run_id)
+        undone = pipeline.undo(opened, run, clock=now, selection=selection)
     if as_json:
         print_json(undone.as_json())
     else:
@@ -169,7 +180,7 @@ def list_stores(*, as_json: bool) -> None:
     """The kinds of stores that memfold opens, and the stores that have runs."""
     kinds = list(stores.KINDS.values())
     known: dict[str, list[str]] = {}
-    for each in known_runs(_runs_folder()):
+    for each in known_runs(runs_home()):
         known.setdefault(each.manifest.store, []).append(each.run_id)
     if as_json:
         described = [
@@ -240,12 +251,13 @@ def _planned(
     chosen = settings.load(flags)
     began_at = now()
     run_id = new_run_id(began_at, secrets.token_bytes(3))
-    folder = _runs_folder() / run_id if run_dir is None else run_dir
+    folder = runs_home() / run_id if run_dir is None else run_dir
     options = {**(target or {}), **_skip_bad_options(url, folder, skip_bad=skip_bad)}
     with _opened(url, options) as opened:
         policy = chosen.policy(as_of=began_at if as_of is None else _moment(as_of), traits=opened.traits)
         if why := chosen.why_without_effect(opened.traits):
-            _warn(why)
+            warn(why)
+        _warn_of_unfinished(opened)
         run = RunDirectory.create(folder, run_id)
         try:
             report = pipeline.plan(opened, run, policy, clock=now, scopes=scopes)
@@ -253,7 +265,7 @@ def _planned(
             shutil.rmtree(run.path, ignore_errors=True)
             raise
         if skipped := getattr(opened, "skipped", 0):
-            _warn(f"{skipped} lines cannot be read; they stay where they are, with a copy in {run.path / _SET_ASIDE}")
+            warn(f"{skipped} lines cannot be read; they stay where they are, with a copy in {run.path / _SET_ASIDE}")
         yield opened, run, report
 
 
@@ -270,6 +282,9 @@ def _skip_bad_options(url: str, folder: Path, *, skip_bad: bool) -> dict[str, An
 
 def _apply(store: MemoryStore, run: RunDirectory, *, as_json: bool) -> None:
     receipt = pipeline.apply(store, run, clock=now, keep_snapshots=settings.load({}).keep_snapshots)
+    from memfold_flows import upkeep
+
+    upkeep.prune_after(store)
     if as_json:
         print_json(receipt.as_json())
     else:
@@ -330,13 +345,13 @@ def _find(reference: str, *, store: str | None, must_be_sure: bool = False) -> R
     if store is not None:
         with _opened(store, {}) as opened:
             store = opened.url
-    return find_run(reference, _runs_folder(), store=store, must_be_sure=must_be_sure)
+    return find_run(reference, runs_home(), store=store, must_be_sure=must_be_sure)
 
 
 def _newest_applied(run: RunDirectory) -> str:
     """A hint for someone who meant the last run that wrote something."""
     store = run.manifest.store
-    for other in reversed(known_runs(_runs_folder())):
+    for other in reversed(known_runs(runs_home())):
         if other.manifest.store == store and other.wrote:
             return f"; the newest run that wrote to {store} is {other.run_id}"
     return ""
@@ -351,12 +366,34 @@ def _show_plan(
     console.show_plan(report, views.look(run, most=most), is_archive=is_archive, history=history, can_undo=can_undo)
 
 
+def _warn_of_unfinished(store: MemoryStore, *, but: str = "") -> None:
+    """Say which other runs of a store began to write and did not end, and how to end them."""
+    from memfold_flows import history
+
+    for past in history.runs_of(store):
+        if past.is_in_the_middle and past.run_id != but:
+            warn(history.what_to_do(past, store=store.url, runs_folder=runs_home()))
+
+
+def _undos(undone: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    return [] if undone is None else [*undone.get("earlier", []), undone]
+
+
+def _is_undone(undone: Mapping[str, Any] | None) -> bool:
+    return undone is not None and undone["is_whole"]
+
+
+def _undone_in_brief(undone: Mapping[str, Any]) -> str:
+    of = Selection(undone["scope"], undone["memory_id"])
+    return undone["state"] if of.is_all else f"{undone['state']}, only {of}"
+
+
 def _in_brief(receipt: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{receipt[name]} {name}" for name in ("merged", "pruned", "promoted"))
     return f"{receipt['state']}; {counts}; {len(receipt['drifted'])} drifted"
 
 
-def _ask(question: str, *, declined: str) -> None:
+def ask(question: str, *, declined: str) -> None:
     """Ask on a terminal; without one this is bad usage, for nobody can answer."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BadUsage(f"there is no terminal to ask on, and no --yes; nothing was written. {question}")
@@ -384,10 +421,10 @@ def now() -> datetime:
 def new_run(began_at: datetime) -> RunDirectory:
     """An empty run directory where runs live."""
     run_id = new_run_id(began_at, secrets.token_bytes(3))
-    return RunDirectory.create(_runs_folder() / run_id, run_id)
+    return RunDirectory.create(runs_home() / run_id, run_id)
 
 
-def _runs_folder() -> Path:
+def runs_home() -> Path:
     return runs_folder(os.environ.get("MEMFOLD_HOME"))
 
 
@@ -407,5 +444,5 @@ def _say(text: str) -> None:
     console.say(text)
 
 
-def _warn(text: str) -> None:
+def warn(text: str) -> None:
     print(f"memfold: {text}", file=sys.stderr)

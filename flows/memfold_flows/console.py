@@ -79,17 +79,22 @@ def show_undo(receipt: UndoReceipt) -> None:
     """What an undo gave back, and what it could not."""
     console = _console()
     report = receipt.report
+    of = f"run {receipt.run_id}" if receipt.of.is_all else f"{_visible(str(receipt.of))} of run {receipt.run_id}"
     if report.already_undone_at is not None:
-        console.print(f"run {receipt.run_id} was undone at {report.already_undone_at:%Y-%m-%d %H:%M} UTC already")
+        console.print(Text(f"{of} was undone at {report.already_undone_at:%Y-%m-%d %H:%M} UTC already"))
     else:
         style = "bold yellow" if report.not_restored else "bold green"
         console.print(
             Text("PARTLY UNDONE" if report.not_restored else "UNDONE", style),
-            f"run {receipt.run_id}: {_count(report.restored, 'memory', 'memories')} restored, "
-            f"{_count(report.reverted, 'survivor', 'survivors')} set back, {report.demoted} moved back down",
+            Text(
+                f"{of}: {_count(report.restored, 'memory', 'memories')} restored, "
+                f"{_count(report.reverted, 'survivor', 'survivors')} set back, {report.demoted} moved back down"
+            ),
         )
     _print_drifts(console, "not restored", report.not_restored)
-    _print_drifts(console, "fields changed since and kept", report.kept_fields)
+    _print_drifts(console, "fields that stay", report.kept_fields)
+    if not report.is_whole:
+        _print_next(console, [(f"memfold undo {receipt.run_id}", "take back the rest of this run")])
 
 
 def say(text: str) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, get_type_hints
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -56,12 +56,15 @@ _OTHER_VARIABLES = {"MEMFOLD_HOME", "MEMFOLD_REQUIRE_ALL"}
 class Settings:
     """What a person may set for a pass: the thresholds of ``Policy``, and whether runs keep the whole snapshot.
 
+    Undo and snapshot data that nobody used for ``keep_undo_days`` days may be removed.
+
     ``enabled`` and ``cron`` are those of ``memory.consolidation`` in the file: whether the flow and ``memfold run`` do
     anything at all, and when ``memfold serve`` runs a pass.
     """
 
     thresholds: Mapping[str, Any]
     keep_snapshots: bool = False
+    keep_undo_days: int = 90
     enabled: bool = True
     cron: str | None = None
     schedule: Schedule = field(default_factory=Schedule)
@@ -123,6 +126,7 @@ def load(flags: Mapping[str, Any]) -> Settings:
     return Settings(
         schedule=when,
         keep_snapshots=values.pop("keep_snapshots"),
+        keep_undo_days=values.pop("keep_undo_days"),
         enabled=consolidation["enabled"],
         cron=consolidation["cron"],
         thresholds=values,
@@ -212,7 +216,11 @@ def _words(value: object) -> object:
 def _fields() -> dict[str, Any]:
     """One setting per field of ``Policy`` and of ``Schedule``, with its type and default: they cannot drift apart."""
     hints = get_type_hints(Policy)
-    settings: dict[str, Any] = {"keep_snapshots": (bool, False), "preset": (Literal["evo"] | None, None)}
+    settings: dict[str, Any] = {
+        "keep_snapshots": (bool, False),
+        "keep_undo_days": (Annotated[int, Field(ge=0, le=36_500)], 90),
+        "preset": (Literal["evo"] | None, None),
+    }
     for when in fields(Schedule):
         settings[when.name] = (get_type_hints(Schedule)[when.name], when.default)
     for threshold in fields(Policy):

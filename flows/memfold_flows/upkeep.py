@@ -1,0 +1,127 @@
+"""The commands about runs that were: where an id went, which runs a store had, and which old texts may go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from datetime import timedelta
+
+import typer
+
+from memfold.errors import MemfoldError
+from memfold_flows import commands, console, history, redirects, retention, settings, stores
+from memfold_flows.receipts import ExitCode
+from memfold_flows.stores.base import MemoryStore
+
+
+def resolve(url: str, ids: Sequence[str], *, as_json: bool) -> None:
+    """Say which memory each id leads to; an id that nobody knows ends in exit code 1."""
+    with _opened(url) as store:
+        found = redirects.resolve(store, ids)
+    if as_json:
+        commands.print_json({"store": url, "ids": [asdict(each) for each in found]})
+    else:
+        for each in found:
+            console.say(_where(each, url))
+    if not all(each.is_known for each in found):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def show_history(url: str, *, as_json: bool) -> None:
+    """List the runs that wrote to a store, newest first."""
+    with _opened(url) as store:
+        runs = history.runs_of(store)
+    if as_json:
+        commands.print_json({"store": url, "runs": [run.as_json() for run in runs]})
+        return
+    if not runs:
+        console.say(f"no run has written to {url} yet")
+        return
+    console.table(_COLUMNS, [_cells(run) for run in runs])
+    for run in runs:
+        if run.is_in_the_middle:
+            console.say("\n" + history.what_to_do(run, store=url, runs_folder=commands.runs_home()))
+
+
+def prune_runs(*, url: str | None, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Remove the undo and snapshot data of runs that are older than ``keep_undo_days``."""
+    days = settings.load({}).keep_undo_days
+    if url is not None:
+        with _opened(url) as store:
+            url = store.url
+    now = commands.now()
+    old, kept = retention.find(
+        commands.runs_home(), before=now - timedelta(days=days), open_store=stores.open_store, store=url
+    )
+    if old and not dry_run:
+        if not yes:
+            question = f"Remove the undo and snapshot data of {_runs(len(old))}? They cannot be undone after that."
+            commands.ask(question, declined="declined; nothing was removed")
+        retention.remove(old, now=now)
+    if as_json:
+        removed = [each.as_json() for each in old]
+        commands.print_json(
+            {"keep_undo_days": days, "dry_run": dry_run, "removed": removed, "kept": [asdict(each) for each in kept]}
+        )
+        return
+    _show_pruned(old, kept, days=days, dry_run=dry_run)
+
+
+def prune_after(store: MemoryStore) -> None:
+    """After a pass: remove what older runs of the same store have kept long enough. Never in the way of the pass."""
+    now = commands.now()
+    try:
+        before = now - timedelta(days=settings.load({}).keep_undo_days)
+        old, _ = retention.find(commands.runs_home(), before=before, open_store=stores.open_store, store=store.url)
+        retention.remove(old, now=now)
+    except (MemfoldError, OSError) as error:
+        commands.warn(f"the old undo data of {store.url} stays for now: {error}")
+
+
+def _show_pruned(old: Sequence[retention.Old], kept: Sequence[retention.Kept], *, days: int, dry_run: bool) -> None:
+    verb = "would remove" if dry_run else "removed"
+    for each in old:
+        what = f"the undo and snapshot data of run {each.run_id} on {each.store}"
+        what = what if each.has_manifest else f"run {each.run_id}, a plan that was cut short"
+        console.say(f"{verb} {what}: last used {each.last_used_at:%Y-%m-%d}, {each.texts_bytes:,} bytes")
+    for kept_run in kept:
+        console.say(f"kept {kept_run.run_id}: {kept_run.why}")
+    if not old:
+        console.say(f"no run has kept texts for more than {days} days that may go")
+
+
+def _where(resolved: redirects.Resolved, url: str) -> str:
+    if not resolved.is_known:
+        return f"{resolved.id}: unknown; {url} has no memory of this id and no redirect from it"
+    if resolved.now == resolved.id:
+        return f"{resolved.id}: stands under this id"
+    return f"{resolved.id} -> {resolved.now}{'' if resolved.stands else ' (which is gone since)'}"
+
+
+_COLUMNS = ("run", "began (UTC)", "state", "merged", "pruned", "promoted", "lost", "restored", "files")
+
+
+def _cells(run: history.PastRun) -> tuple[str, ...]:
+    counts = (run.merged, run.pruned, run.promoted, run.lost, run.restored)
+    there = "there" if run.has_directory else "gone"
+    return run.run_id, f"{run.began_at:%Y-%m-%d %H:%M}", _STATES[run.state], *map(str, counts), there
+
+
+_STATES = {
+    history.RunState.APPLIED: "applied",
+    history.RunState.IN_APPLY: "in the middle of apply",
+    history.RunState.IN_UNDO: "in the middle of undo",
+    history.RunState.PARTLY_UNDONE: "partly undone",
+    history.RunState.UNDONE: "undone",
+}
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[MemoryStore]:
+    with closing(stores.open_store(url)) as store:
+        yield store
