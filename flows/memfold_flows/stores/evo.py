@@ -130,7 +130,6 @@ class EvoTransaction:
         self._columns = [row[1] for row in connection.execute("pragma main.table_info('memories')")]
         #: Scopes that lost memories: the scope as evo spells it out, and how many memories it held before.
         self._shrunk: dict[str, tuple[Any, int]] = {}
-        self._is_undo = False
 
     def read(self, ids: Collection[str]) -> dict[str, StoredRow]:
         return {memory_id: StoredRow(memory_of(cells), pack(cells)) for memory_id, cells in self._cells(ids).items()}
@@ -158,7 +157,6 @@ class EvoTransaction:
         raise StoreError(f"memories of evo have no tier to move to {tier!r} from; this transaction changed nothing")
 
     def restore(self, raws: Mapping[str, bytes]) -> set[str]:
-        self._is_undo = True
         taken = set(self._cells(raws))
         for memory_id in sorted(set(raws) - taken):
             cells = unpack(raws[memory_id])
@@ -173,9 +171,7 @@ class EvoTransaction:
         return taken
 
     def tell(self, at: datetime) -> None:
-        """Append an event for each scope that was consolidated in this transaction; an undo is none."""
-        if self._is_undo:
-            return
+        """Append an event for each scope that was consolidated in this transaction: an undo removes nothing."""
         for scope, (spelled_out, before) in sorted(self._shrunk.items()):
             query = f"select {', '.join(COLUMNS)} from main.memories where scope_key = ? {_LIST_ORDER}"
             rows = [dict(zip(COLUMNS, row, strict=True)) for row in self._connection.execute(query, (scope,))]

@@ -141,6 +141,23 @@ def test_a_row_that_evo_would_refuse_is_never_written(ports):
     assert ports.rows() == before
 
 
+def test_a_row_that_evo_would_refuse_is_not_restored(ports):
+    """Undo data that somebody edited brings no broken row into evo's list."""
+    with ports.store.transaction() as transaction:
+        raw = transaction.read(["note-0"])["note-0"].raw
+        transaction.delete(["note-0"])
+    before = ports.rows()
+
+    def restore():
+        with ports.store.transaction() as transaction:
+            transaction.restore({"note-0": raw.replace(b'"A note"', b'""')})
+
+    with pytest.raises(StoreError, match="memory 'note-0' was not written: title is not a text"):
+        restore()
+
+    assert ports.rows() == before
+
+
 def test_evo_may_have_the_file_open_and_write_meanwhile(ports):
     """A memory that evo writes while the pass is under way stays, in the same file in WAL mode."""
     with closing(sqlite3.connect(ports.path, isolation_level=None)) as theirs:
@@ -236,6 +253,26 @@ def test_replay_is_consumed_once_the_pass_has_landed_exactly_as_read(make_evo):
 
     consumed = [row["consumed"] for row in evo.rows("replay_buffer").values()]
     assert consumed == [1] * 20 + [0] * 3
+
+
+def test_a_pass_that_was_cut_off_before_it_was_noted_is_noted_by_the_next_apply(make_evo, monkeypatch):
+    """The rewrite has landed, the batches are still unconsumed; applying again writes no memory and ends it, once."""
+    evo = make_evo(6)
+    for number in range(4):
+        evo.distil(f"m{number}", "Use pnpm." if number < 2 else f"Note {number}")
+    evo.reflect("Note 3")
+    with monkeypatch.context() as cut_off:
+        cut_off.setattr("memfold_flows.noting._write", _disk_full)
+        with pytest.raises(OSError, match="disk full"):
+            evo.consolidate()
+    half = (len(evo.rows()), evo.rows("replay_buffer")[1]["consumed"], evo.rows("consolidation_state"))
+
+    for _ in range(2):
+        pipeline.apply(evo.store, evo.last_run, clock=lambda: evo.now, keep_snapshots=True)
+
+    assert half == (3, 0, {})
+    assert (len(evo.rows()), evo.rows("replay_buffer")[1]["consumed"], len(evo.events)) == (3, 1, 1)
+    assert evo.rows("consolidation_state")[ANA]["convergence_multiplier"] == 1.0
 
 
 def test_replay_stays_unconsumed_where_the_pass_is_refused(make_evo):
@@ -352,6 +389,10 @@ const isGood = row => text(row.id) && text(row.title) && text(row.content)
   && (row.source_json === null || source(JSON.parse(row.source_json)));
 console.log(JSON.stringify(rows.filter(row => !isGood(row)).map(row => row.id)));
 """
+
+
+def _disk_full(*_):
+    raise OSError("disk full")
 
 
 def _query(path, statement):
