@@ -291,7 +291,7 @@ def _is_list_place(tokens, marks, kinds, start, end, a, width):  # type: ignore[
     # {"a": 1, "b": 2} is a set of fields; "Point (x, y)" is not.
     framed = marks[a] & COLON != 0 or (a == start and marks[a] & BRACKET != 0)
     if a == start:
-        if not marks[a] & BRACKET:
+        if not (marks[a] & BRACKET and marks[a] & COLON):
             return False
     elif marks[a] & BRACKET or not (marks[a] & NOUN_PHRASE or kinds[a - 1] & (LIST_HEAD | COORDINATOR)):
         return False

@@ -87,10 +87,10 @@ def _is_value(tokens: list[Token], text: str, start: int, end: int) -> bool:
         return True
     if text[start - 2 : start] in ("='", '="'):
         return True
-    if len(tokens) < 2 or tokens[-1].marks & HARD:
+    if not tokens:
         return False
-    named = tokens[-1].word in SECRETS and ":" in text[start - 3 : start]
-    return named or (tokens[-1].word in _IS and tokens[-2].word in SECRETS)
+    named = tokens[-1].word in SECRETS and ":" in text[max(0, start - 3) : start]
+    return named or (len(tokens) > 1 and tokens[-1].word in _IS and tokens[-2].word in SECRETS)
 
 
 def _folded(word: str) -> str:
@@ -200,7 +200,8 @@ _GAP_MARKS = {
     **dict.fromkeys("\n\r\u2028\u2029", BREAK),
     **dict.fromkeys("—", DASH),
     **dict.fromkeys(":：", COLON),
-    **dict.fromkeys("()[]{}<>（）【】「」『』|", BRACKET),
+    "{": BRACKET | COLON,
+    **dict.fromkeys("()[]}<>（）【】「」『』|", BRACKET),
 }
 
 COMMON_FORM = {
