@@ -54,6 +54,18 @@ def test_every_relation_is_on_the_map() -> None:
     assert {name for name in relations if f"| `{name}` |" not in DESIGN} == set()
 
 
+def test_every_guarantee_names_a_test_that_is_there() -> None:
+    """docs/guarantees.md promises nothing that no test holds; a test that was renamed is renamed there too."""
+    guarantees = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
+    named = re.findall(r"\[`(test_\w+)`\]\(\.\./(tests/[^)]+)\)", guarantees)
+    promises = [line for line in guarantees.splitlines() if line.startswith("- ")]
+
+    missing = [name for name, path in named if f"\ndef {name}(" not in (ROOT / path).read_text(encoding="utf-8")]
+    assert missing == []
+    assert [promise for promise in promises if "`test_" not in promise] == []
+    assert len(promises) >= 20
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_leads_somewhere(document: Path) -> None:
     """A link to a file of the project names a file that is there."""
