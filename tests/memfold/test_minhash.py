@@ -38,3 +38,17 @@ def test_both_engines_give_the_same_band_keys(bands: int, rows: int) -> None:
     found = minhash.band_keys(offsets[:-1], np.diff(offsets).astype(np.uint32), words, banding)
 
     assert np.array_equal(found, expected)
+
+
+def test_the_engine_follows_from_the_number_of_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either side of the limit the band keys are the same, so that a growing scope keeps its candidates."""
+    offsets, words = word_sets(4, 300)
+    banding = Banding(bands=40, rows=4, seed=1, scheme="affine32")
+    by_datasketch = signatures.band_keys(offsets, words, banding)
+    called: list[int] = []
+    compiled = minhash.band_keys
+    monkeypatch.setattr(signatures, "COMPILED_FROM_SETS", 300)
+    monkeypatch.setattr(minhash, "band_keys", lambda *given: (called.append(len(given[0])), compiled(*given))[1])
+
+    assert np.array_equal(signatures.band_keys(offsets, words, banding), by_datasketch)
+    assert called == [300]

@@ -146,10 +146,10 @@ def test_a_hot_cluster_costs_no_more_than_its_size(copies: str) -> None:
 
 @pytest.mark.parametrize("sets", [1000, 5_000_000, 80_000_000])
 def test_bands_find_most_pairs_at_the_threshold(sets: int) -> None:
-    """At every size a pair exactly at the threshold shares a band 96 times in 100."""
+    """At every size a pair exactly at the threshold shares a band 93 times in 100."""
     banding = banding_for(sets, 0.7)
 
-    assert 1 - (1 - 0.7**banding.rows) ** banding.bands >= 0.96
+    assert 1 - (1 - 0.7**banding.rows) ** banding.bands >= 0.93
 
 
 @pytest.mark.parametrize("threshold", [0.0, -0.1, 1.1, float("nan")])
