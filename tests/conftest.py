@@ -137,9 +137,10 @@ def end_program(process: subprocess.Popen[bytes]) -> None:
 def _send_what_waits() -> None:
     """Logs and events that are still on their way; without a server they would keep the tests waiting at the end."""
     from prefect.events.worker import EventsWorker
-    from prefect.logging.handlers import APILogHandler
+    from prefect.logging.handlers import APILogWorker
 
-    APILogHandler.flush()
+    with suppress(RuntimeError):  # no log was ever sent
+        APILogWorker.instance().drain()
     EventsWorker.drain_all()
 
 

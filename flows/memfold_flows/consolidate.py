@@ -40,8 +40,8 @@ def consolidate(
         approval: Whether a person looks at the plan first.
         store_options: How to open the store, such as in_place or out for an archive.
     """
-    request = Request(store, store_options or {}, thresholds, approval, as_of)
-    return passes.make(request, lambda _store, _now: scopes)
+    request = Request(store, store_options or {}, thresholds, approval=approval, as_of=as_of)
+    return passes.make(request, lambda _store, _schedule, _now: scopes)
 
 
 @flow(name="plan", persist_result=False)

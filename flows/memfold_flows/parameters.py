@@ -86,17 +86,21 @@ class Approval(BaseModel):
 
 
 class Timing(BaseModel):
-    """How often a scope is looked at, and what makes it due before its time."""
+    """When a scope is due; what is left out is taken from the worker's environment or memfold.yaml."""
 
     model_config = ConfigDict(extra="forbid")
 
-    consolidate_interval_hours: float = Field(
-        default=24, gt=0, le=8760, description="Hours between two passes over a scope."
+    consolidate_interval_hours: float | None = Field(
+        default=None, gt=0, le=8760, description="Hours between two passes over a scope (24)."
     )
-    converged_min_interval_hours: float = Field(
-        default=72, gt=0, le=8760, description="Hours between passes once a pass finds nothing left to do, at least."
+    converged_min_interval_hours: float | None = Field(
+        default=None, gt=0, le=8760, description="Hours between passes once a pass finds nothing left to do (72)."
     )
     backlog_threshold: int | None = Field(
         default=None, ge=1, description="Memories written since the last pass that make a scope due before its time."
     )
-    all_scopes: bool = Field(default=False, description="Look at every scope, due or not.")
+    all_scopes: bool = Field(default=False, description="Take every scope, due or not.")
+
+    def given(self) -> dict[str, Any]:
+        """What was given, as ``settings.load`` takes it."""
+        return self.model_dump(exclude_none=True, exclude={"all_scopes"})

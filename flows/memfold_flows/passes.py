@@ -15,11 +15,12 @@ from typing import Any
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
+from memfold.convergence import Schedule
 from memfold.errors import BadUsage, PlanDamaged
 from memfold.policy import Policy
 from memfold_flows import announcements, approval, leases, pipeline, settings, summaries
 from memfold_flows.announcements import StepsWithProgress
-from memfold_flows.parameters import Approval, Thresholds
+from memfold_flows.parameters import Approval, Thresholds, Timing
 from memfold_flows.receipts import PlanReport, Receipt
 from memfold_flows.receipts import State as Ended
 from memfold_flows.runs import RunDirectory, new_run_id, runs_folder
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 _WAIT_FOR_LEASE_SECONDS = LEASE.total_seconds() + 10
 
 #: The scopes of a pass over an open store, as of a moment: None for all, none at all where nothing is to be done.
-ChooseScopes = Callable[[MemoryStore, datetime], Sequence[str] | None]
+ChooseScopes = Callable[[MemoryStore, Schedule, datetime], Sequence[str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Request:
     store: str
     store_options: Mapping[str, Any] = field(default_factory=dict)
     thresholds: Thresholds = field(default_factory=Thresholds)
+    timing: Timing = field(default_factory=Timing)
     approval: Approval = field(default_factory=Approval)
     as_of: datetime | None = None
 
@@ -53,7 +55,7 @@ class Request:
 
 def make(request: Request, choose: ChooseScopes) -> State[Any]:
     """A whole pass: end what was interrupted, plan, ask where a person should look, and write what was accepted."""
-    chosen = settings.load(request.thresholds.given())
+    chosen = settings.load({**request.thresholds.given(), **request.timing.given()})
     if not chosen.enabled:
         return _nothing_to_do(request.store, f"memory.consolidation.enabled is false in {settings.FILE}")
     with opened(request) as store:
@@ -63,7 +65,7 @@ def make(request: Request, choose: ChooseScopes) -> State[Any]:
         began_at = now()
         run = new_run(began_at)
         with _lease(request, store, run.run_id) as fence:
-            scopes = choose(store, began_at)
+            scopes = choose(store, chosen.schedule, began_at)
             if scopes is not None and not scopes:
                 run.path.rmdir()
                 return _nothing_to_do(store.url, "no scope is due")

@@ -39,16 +39,12 @@ def sweep(
         approval: Whether a person looks at the plan first.
         store_options: How to open the store, such as in_place for an archive.
     """
-    schedule = Schedule(
-        consolidate_interval_hours=timing.consolidate_interval_hours,
-        converged_min_interval_hours=timing.converged_min_interval_hours,
-        backlog_threshold=timing.backlog_threshold,
-    )
+    request = Request(store, store_options or {}, thresholds, timing, approval)
+    return passes.make(request, _every_scope if timing.all_scopes else _due_scopes)
 
-    def choose(opened: MemoryStore, now: datetime) -> Sequence[str] | None:
-        return None if timing.all_scopes else _due_scopes(opened, schedule, now)
 
-    return passes.make(Request(store, store_options or {}, thresholds, approval), choose)
+def _every_scope(_store: MemoryStore, _schedule: Schedule, _now: datetime) -> None:
+    return None
 
 
 def _due_scopes(store: MemoryStore, schedule: Schedule, now: datetime) -> Sequence[str] | None:

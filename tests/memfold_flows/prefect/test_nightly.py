@@ -1,0 +1,65 @@
+"""The nightly deployment on a real server with a real worker."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memfold_flows import leases
+from memfold_flows.passes import now
+from memfold_flows.stores import open_store
+
+from .conftest import TEXTS, Household, Site
+
+pytestmark = [pytest.mark.prefect, pytest.mark.timeout(600)]
+
+COPY = TEXTS[0].upper() + "!"
+
+
+def test_a_night_changes_what_is_due_and_within_the_limit(site: Site, household: Household) -> None:
+    """Of 50 scopes 39 fold their copy, 10 were seen an hour ago, and one is refused; the run says so."""
+    for number in range(49):
+        household.live(f"home-{number:02}", *TEXTS, COPY)
+    for number in range(10):
+        household.was_seen(f"home-{number:02}", hours_ago=1)
+    household.live("attic", *TEXTS[:5], expired=True)
+    household.live("attic-2", TEXTS[5])
+    household.ledger("update memories set scope = 'attic' where scope = 'attic-2'")
+
+    run = site.trigger("sweep/nightly", store=household.url)
+    state = site.wait(run)
+
+    assert (state.name, state.type.value) == ("PartlyApplied", "COMPLETED")
+    assert state.message == "39 merged, 0 pruned, 0 promoted of 279"
+    assert household.counts() == {
+        "attic": 6,
+        **{f"home-{number:02}": 7 for number in range(10)},
+        **{f"home-{number:02}": 6 for number in range(10, 49)},
+    }
+    artifacts = site.artifacts(run)
+    assert set(artifacts) == {"plan", "plan-details", "actions", "run-directory", "outcome", "pass-progress"}
+    assert "| 279 -> 240 | 39 | 0 | 0 | 0 | 0 (0.0%) | 39 (14.0%) |" in str(artifacts["outcome"].data)
+    assert "attic: 5 of 6 memories" in str(artifacts["outcome"].data)
+    assert "| stays | folds into it | why |" in str(artifacts["plan-details"].data)
+    actions = json.loads(str(artifacts["actions"].data))
+    assert (actions[0]["scope"], actions[0]["gate"][:8], len(actions)) == ("attic", "refused:", 40)
+    rejected = site.event("memfold.gate.rejected", lambda event: "attic" in event["reasons"])
+    finished = site.event("memfold.pass.finished", lambda event: event["run_id"] == rejected["run_id"])
+    assert (finished["state"], finished["merged"], finished["scopes_refused"]) == ("PartlyApplied", 39, 1)
+
+
+def test_a_night_that_begins_during_another_is_cancelled(site: Site, household: Household) -> None:
+    """The first one goes on as if nothing had been; here it waits for a pass that someone makes by hand."""
+    household.live("home", *TEXTS, COPY)
+    store = open_store(household.url)
+    with leases.held(store, lambda: open_store(household.url), "by-hand", clock=now):
+        first = site.trigger("sweep/nightly", store=household.url)
+        site.wait(first, until=lambda state: state.is_running())
+
+        second = site.run("sweep/nightly", store=household.url)
+
+    assert (second.type.value, second.message) == ("CANCELLED", "Deployment concurrency limit reached.")
+    assert site.wait(first).name == "Consolidated"
+    assert household.counts() == {"home": 6}
+    store.close()
