@@ -478,7 +478,9 @@ def test_the_demo_leaves_a_folder_of_yours_alone(command: Command, tmp_path: Pat
 # What is not imported
 
 
-@pytest.mark.parametrize("name", ["--help", "plan", "run", "show", "export", "stores", "undo", "init"])
+@pytest.mark.parametrize(
+    "name", ["--help", "plan", "run", "show", "export", "stores", "undo", "init", "history", "resolve", "prune-runs"]
+)
 def test_no_command_waits_for_prefect_or_a_compiler(notes: Path, name: str) -> None:
     """On a small store no command imports Prefect, numba, scipy or datasketch."""
     arguments = {
@@ -488,6 +490,9 @@ def test_no_command_waits_for_prefect_or_a_compiler(notes: Path, name: str) -> N
         "export": ["export", "latest"],
         "undo": ["undo", "latest", "--yes"],
         "init": ["init", f"sqlite:{notes.parent / 'new.db'}"],
+        "history": ["history", f"jsonl:{notes}"],
+        "resolve": ["resolve", f"jsonl:{notes}", "bread"],
+        "prune-runs": ["prune-runs", "--dry-run"],
     }
     if name in ("show", "export", "undo"):
         _imported_by(arguments["run"])
