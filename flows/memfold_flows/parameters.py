@@ -104,3 +104,17 @@ class Timing(BaseModel):
     def given(self) -> dict[str, Any]:
         """What was given, as ``settings.load`` takes it."""
         return self.model_dump(exclude_none=True, exclude={"all_scopes"})
+
+
+class Runner(BaseModel):
+    """Where the shards of a backfill are worked on; the result is the same everywhere."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["threads", "dask", "ray"] = Field(
+        default="threads", description="threads of this process, or a Dask or Ray cluster."
+    )
+    workers: int = Field(default=2, ge=1, le=256, description="Shards worked on at a time, without an address.")
+    address: str | None = Field(
+        default=None, description="A cluster that runs already, such as tcp://scheduler:8786; it needs the same files."
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from memfold_flows.receipts import LossLimit, PlanReport, Receipt, ScopeTally, Totals
@@ -72,6 +72,26 @@ def look(view: RunView) -> str:
         ),
     ]
     return "\n".join(parts) if parts else "Nothing was merged, removed or held back."
+
+
+def backfill(report: Mapping[str, Any]) -> str:
+    """What a backfill came to, shard by shard."""
+    lines = [
+        (
+            str(shard["name"]),
+            str(shard["rows"]),
+            str(shard["merged"]),
+            str(shard["pruned"]),
+            f"{shard['scopes_refused']} of {shard['scopes']}",
+            "failed: " + shard["error"] if shard["error"] else "done before" if shard["was_done"] else shard["state"],
+        )
+        for shard in report["shards"]
+    ]
+    head = (
+        f"{report['rows']} memories, {report['rows_after']} after it; archive: `{report['archive'] or 'not written'}`"
+    )
+    header = ("shard", "memories", "merged", "pruned", "scopes refused", "state")
+    return "\n".join([f"# {report['state']}", "", head, "", *_table("Shards", header, lines)])
 
 
 def scope_rows(scopes: Iterable[ScopeTally], *, most: int = _SCOPES_SHOWN) -> list[dict[str, Any]]:

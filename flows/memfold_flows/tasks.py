@@ -10,10 +10,15 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
 from memfold.errors import Transient
+from memfold_flows.shards import consolidate_shard
 
 #: A busy store may be free a moment later; nothing else gets better by trying again.
 _RETRIES: dict[str, Any] = {"retries": 3, "retry_delay_seconds": [1, 5, 20]}
 _TOUCH_THE_STORE = ("snapshot", "apply", "note")
+
+
+#: One shard of a backfill. Here, not in the flow's file, so that every worker of a cluster can import it.
+shard_task = task(name="shard", cache_policy=NO_CACHE, persist_result=False)(consolidate_shard)
 
 
 def as_task(name: str, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
