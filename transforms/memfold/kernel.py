@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from memfold.lexicon import BIT
-from memfold.tokens import ARTICLE, BOUNDARY, BRACKET, COLON, COMMA, DEFINITE, EQUALS, HARD, POSSESSIVE
+from memfold.tokens import ARTICLE, BOUNDARY, BRACKET, CAPITAL, COLON, COMMA, DEFINITE, EQUALS, HARD, POSSESSIVE
 
 
 def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,6 +85,8 @@ def judge_pair(tokens, marks, kinds, a0, a1, b0, b1, a_traits, b_traits, newer, 
     a_shows, b_shows = a_traits >> FIRST_PICTURE_BIT, b_traits >> FIRST_PICTURE_BIT
     if a_shows & ~b_shows and b_shows & ~a_shows:
         return DISTINCT, 0, 0
+    if prefix == n == m and _is_name_of_a_thing(marks, kinds, a0, b0, n):
+        return DISTINCT, 0, 0
     if n == m and (
         (prefix == n and not _is_comma_moved(marks, a0, b0, n))
         or _is_reordered(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix, both_known)
@@ -103,6 +105,17 @@ def judge_pair(tokens, marks, kinds, a0, a1, b0, b1, a_traits, b_traits, newer, 
     if _conflicts(tokens, marks, kinds, a0, a1, b0, b1, prefix, suffix):
         return CONFLICT, newer, 0
     return DISTINCT, 0, 0
+
+
+@jit
+def _is_name_of_a_thing(marks, kinds, a, b, length):  # type: ignore[no-untyped-def]
+    """Whether a word is "an apple" on one side and "Apple" on the other."""
+    for i in range(length):
+        x, y = marks[a + i], marks[b + i]
+        differ = (x ^ y) & ARTICLE != 0 and (x ^ y) & CAPITAL != 0 and not kinds[a + i] & DATE
+        if differ and not (x | y) & (DEFINITE | EQUALS) and (x & ARTICLE != 0) != (x & CAPITAL != 0):
+            return True
+    return False
 
 
 @jit

@@ -37,7 +37,7 @@ def plain(text: str) -> str:
     if GREEK_WORD.search(text):
         text = GREEK_QUESTION.sub("?", text)
     text = INVISIBLE.sub("", text.translate(COMMON_FORM))
-    text = DIGIT.sub(lambda found: str(unicodedata.digit(found[0])), text)
+    text = DIGIT.sub(lambda found: str(unicodedata.digit(found[0], found[0])), text)
     return text
 
 
@@ -69,7 +69,7 @@ def scan(text: str) -> list[Token]:
             if word != folded and word != word.lower() and not any(first <= start < last for first, last in shouted):
                 starts = marks & (HARD | COLON) != 0 or all(token.kind in DECORATION for token in tokens)
                 marks |= _capital(word, text[start - 1 : start], text[end : end + 1], starts=starts)
-                if marks & CODE:
+                if marks & CODE or word in ACRONYMS:
                     folded = word
             tokens.append(Token(folded, "word", marks))
         else:
@@ -250,6 +250,8 @@ CASE_IN_UNIT = {
 }
 # A text of more words than this with capitals on all of them is a headline, not a name.
 LONGEST_NAME = 4
+# Short for a name, and another word in small letters.
+ACRONYMS = frozenset({"IT", "WHO", "AIDS"})
 # Kinds of token whose case is kept where it is a value.
 CASED = frozenset({"word", "word_with_marks", "hyphenated", "id"})
 SECRETS = frozenset(
