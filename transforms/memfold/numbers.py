@@ -75,7 +75,15 @@ def _cjk_number(tokens: list[Token], at: int, lang: Language) -> tuple[str, int]
             section += (digit or 1) * value
             digit = 0
         length += 1
-    return (str(total + section + digit), length) if length else None
+    values = [int(lang.numbers[token.word]) for token in tokens[at : at + length]]
+    return (str(total + section + digit), length) if length and not _is_colloquial(values) else None
+
+
+def _is_colloquial(values: list[int]) -> bool:
+    """ "Three four" are three or four, and "three hundred five" without a nought is 350: such a run stays as it is."""
+    if len(values) == 2 and all(0 < value < 10 for value in values):
+        return True
+    return len(values) > 1 and 0 < values[-1] < 10 and values[-2] >= 100
 
 
 def _digits(word: str, lang: Language) -> str:
