@@ -37,7 +37,7 @@ def plain(text: str) -> str:
     if GREEK_WORD.search(text):
         text = GREEK_QUESTION.sub("?", text)
     text = INVISIBLE.sub("", text.translate(COMMON_FORM))
-    text = DIGIT.sub(lambda found: str(unicodedata.digit(found[0], found[0])), text)
+    text = DIGIT.sub(lambda found: str(unicodedata.digit(found[0], f"u{ord(found[0]):x}")), text)
     return text
 
 
