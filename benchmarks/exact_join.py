@@ -80,7 +80,7 @@ def _root(parent, member):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _join(offsets, tokens, by_size, words, threshold, parent):  # type: ignore[no-untyped-def]
+def _join(offsets, tokens, by_size, words, threshold, parent):  # type: ignore[no-untyped-def]  # noqa: PLR0917 - numba takes no keywords
     """Join by prefixes: a pair at the threshold shares one of the rarest words of both of its sets."""
     head = np.full(words, -1, np.int64)
     previous = np.empty(len(tokens), np.int64)

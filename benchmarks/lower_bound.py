@@ -1,6 +1,6 @@
 """What no engine can go below: every text read, cut into words, and each word hashed once, by memfold's own reader.
 
-    python benchmarks/lower_bound.py IN.parquet
+python benchmarks/lower_bound.py IN.parquet
 """
 
 from __future__ import annotations
