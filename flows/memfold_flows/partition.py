@@ -40,6 +40,7 @@ class Archive:
     """One archive file, or a folder of files of one format, which are read in the order of their names."""
 
     scheme: str
+    place: Path
     files: tuple[Path, ...]
     scope_option: str | None = None
 
@@ -55,7 +56,7 @@ class Archive:
 
     def fingerprint(self) -> str:
         """Changes when a file is added, taken away or written again."""
-        digest = hashlib.sha256(repr((self.scheme, self.scope_fields)).encode())
+        digest = hashlib.sha256()
         for file in self.files:
             found = file.stat()
             digest.update(f"{file}\n{found.st_size}\n{found.st_mtime_ns}\n".encode("utf-8", "surrogatepass"))
@@ -86,16 +87,18 @@ def find_archive(url: str) -> Archive:
     files = tuple(sorted(path.glob(f"*.{parts.scheme}"))) if path.is_dir() else (path,)
     if not files or not path.exists():
         raise BadUsage(f"there is no *.{parts.scheme} file at {path}; nothing was read or created. Check the path.")
-    return Archive(parts.scheme, files, parts.options.get("scope"))
+    return Archive(parts.scheme, path, files, parts.options.get("scope"))
 
 
 def cut(archive: Archive, folder: Path, *, shards: int) -> list[Shard]:
-    """Cut an archive into at most so many shards by a hash of the scope; ``folder`` is made anew.
+    """Cut an archive into at most so many shards by a hash of the scope.
 
-    A scope that is much larger than a shard gets one of its own. The same archive is always cut the same way.
+    A scope that is much larger than a shard gets one of its own. The same archive is always cut the same way. What an
+    earlier start made of a shard stays in its folder, as long as there still is such a shard.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, mode=PRIVATE_FOLDER)
+    folder.mkdir(parents=True, mode=PRIVATE_FOLDER, exist_ok=True)
+    for left_over in (path for pattern in ("input.*", "whole.*") for path in folder.glob(f"*/{pattern}")):
+        left_over.unlink()
     sizes: Counter[str] = Counter()
     with _Writers(archive, folder) as writers:
         for scope, row in _rows(archive):
@@ -105,6 +108,9 @@ def cut(archive: Archive, folder: Path, *, shards: int) -> list[Shard]:
     large = {scope: _hash(scope) for scope, rows in sizes.items() if rows > _LARGE * usual}
     for number in sorted({_shard_of(scope, shards) for scope in large}):
         _take_out(archive, folder, number, large)
+    for path in folder.iterdir():
+        if not input_file(archive, folder, path.name).exists():
+            shutil.rmtree(path)
     return _found(archive, folder)
 
 
@@ -145,13 +151,11 @@ def _take_out(archive: Archive, folder: Path, number: str, large: dict[str, str]
     """Give each large scope of a shard a shard of its own."""
     whole = input_file(archive, folder, number)
     before = whole.rename(whole.with_name(f"whole.{archive.scheme}"))
-    source = Archive(archive.scheme, (before,), archive.scope_option)
+    source = Archive(archive.scheme, before, (before,), archive.scope_option)
     with _Writers(archive, folder) as writers:
         for scope, row in _rows(source):
             writers.write(f"scope-{large[scope]}" if scope in large else number, row)
     before.unlink()
-    if not whole.exists():
-        whole.parent.rmdir()
 
 
 def _found(archive: Archive, folder: Path) -> list[Shard]:

@@ -76,23 +76,28 @@ def begin(job: Job) -> list[Shard]:
     Raises:
         BadUsage: the folder holds something else or another job, or the disk is too small; nothing was written.
     """
-    plan = {
+    job_now = {
         "format": "memfold-backfill/1",
-        "archive": job.archive.fingerprint(),
+        "archive": str(job.archive.place),
+        "scope_fields": list(job.archive.scope_fields),
         "shards": job.shards,
         "as_of": job.as_of.isoformat(),
     }
     known = _read(job.folder / "backfill.json")
-    if known is not None and {name: known.get(name) for name in plan} == plan:
-        return [Shard(**shard) for shard in known["cut"]]
-    if known is not None:
+    if known is None:
+        _require_free(job)
+    elif {name: known.get(name) for name in job_now} != job_now:
         raise BadUsage(
             f"{job.folder} holds a backfill of another archive, of other shards or as of another time; "
             "nothing was written. Choose another folder, or delete that one."
         )
-    _require_free(job)
+    fingerprint = job.archive.fingerprint()
+    if known is not None and known["fingerprint"] == fingerprint:
+        return [Shard(**shard) for shard in known["cut"]]
+    # Also where the archive was corrected since: the shards that are the same as before are found to be done.
     shards = cut(job.archive, job.shards_folder, shards=job.shards)
-    write_bytes(job.folder / "backfill.json", _json({**plan, "cut": [asdict(shard) for shard in shards]}))
+    begun = {**job_now, "fingerprint": fingerprint, "cut": [asdict(shard) for shard in shards]}
+    write_bytes(job.folder / "backfill.json", _json(begun))
     return shards
 
 
