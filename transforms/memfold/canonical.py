@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
+
 from memfold.forms import fold_forms
 from memfold.lexicon import Language, classes, detect, foreign_classes, language
 from memfold.openings import without_openings
@@ -22,10 +25,15 @@ from memfold.tokens import (
 from memfold.word_order import in_plain_order, with_question
 
 
+@lru_cache(maxsize=1)
+def scanned(text: str) -> tuple[Token, ...]:
+    """The tokens of a text as written; those of the text asked for last are kept, as its key needs them, too."""
+    return tuple(scan(plain(text)))
+
+
 def canonical(text: str) -> tuple[list[Token], Language, bool]:
     """The canonical tokens of a text in order, the language whose table was used, and whether that is sure."""
-    tokens = scan(plain(text))
-    spoken = _without_decoration(tokens)
+    spoken = _without_decoration(scanned(text))
     if not any(token.kind not in ("question", "symbol", "emoji", "emoticon") for token in spoken):
         return [Token(plain(text).strip(), "raw", 0)], language(""), False
     code, is_sure = detect(spoken)
@@ -51,7 +59,7 @@ def word_classes(token: Token, lang: Language, *, is_sure: bool) -> int:
     return foreign_classes().get(token.word, 0)
 
 
-def _without_decoration(tokens: list[Token]) -> list[Token]:
+def _without_decoration(tokens: Iterable[Token]) -> list[Token]:
     """Without emoji, but for those that say no or which way; what stood before one stands before the next word."""
     found: list[Token] = []
     owed = 0
@@ -74,7 +82,7 @@ NEGATIVE_EMOJI = frozenset("❌🚫⛔👎✖💔🙅🛑☑")
 POINTING_EMOJI = frozenset({*map(chr, range(0x1F1E6, 0x1F200)), *"➡⬅⬆⬇↗↘↙↖↔↕"})
 
 
-def pictures(tokens: list[Token]) -> frozenset[str]:
+def pictures(tokens: Iterable[Token]) -> frozenset[str]:
     """The emoji of a text that may stand for a thing or a mood ("loves 🐶"), without those that only adorn."""
     return frozenset(token.word for token in tokens if token.kind == "emoji" and token.word not in ADORNING_EMOJI)
 

@@ -83,7 +83,7 @@ def read_rows(snapshot: pa.Table, rejected: pa.Table, policy: Policy) -> Rows:
     snapshot = snapshot.select(COLUMNS).take(pc.sort_indices(snapshot.column("memory_id"))).combine_chunks()
     strings, content, title = _strings(snapshot)
     is_blank = np.array([text.is_blank(string) for string in strings], bool)
-    corpus = text.read_corpus(strings)
+    corpus, text_keys = text.read_with_keys(strings)
     judged = np.where(is_blank[content], np.where(title >= 0, title, content), content)
     expires_at = _integers(snapshot, "expires_at")
     is_expired = (expires_at != UNKNOWN) & (expires_at <= np.int64(microseconds(policy.as_of) or 0))
@@ -95,7 +95,7 @@ def read_rows(snapshot: pa.Table, rejected: pa.Table, policy: Policy) -> Rows:
         corpus=corpus,
         text=judged,
         title=np.where((title >= 0) & ~is_blank[title], title, -1),
-        text_key=[text.text_key(string) for string in strings],
+        text_key=text_keys,
         is_blank=is_blank,
         says_day=(corpus.traits & text.SAYS_A_DAY) > 0,
         wall=_combined(*(_codes(snapshot, name) for name in ("scope", "trust", "tier", "kind"))),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import regex
 
-from memfold.canonical import canonical, pictures, word_classes
+from memfold.canonical import canonical, pictures, scanned, word_classes
 from memfold.lexicon import BIT, Language
-from memfold.tokens import Token, plain, scan
+from memfold.tokens import Token, plain
 
 INVISIBLE = regex.compile(r"[\p{Cf}\p{Cc}\p{White_Space}\p{Default_Ignorable_Code_Point}\u2800]*")
 
@@ -89,10 +90,9 @@ def text_key(text: str) -> str:
 
     Signs, decimal points, question marks, emoji and the case of flags, paths, URLs and code are not punctuation.
     """
-    clean = plain(text)
-    words = [part for token in scan(clean) for part in _key_words(token)]
+    words = [part for token in scanned(text) for part in _key_words(token)]
     if not words:
-        words = ["", clean.strip()]
+        words = ["", plain(text).strip()]
     return hashlib.blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -102,6 +102,16 @@ def read_corpus(texts: Sequence[str]) -> Corpus:
     for text in texts:
         reader.read(text)
     return reader.corpus()
+
+
+def read_with_keys(texts: Iterable[str]) -> tuple[Corpus, list[str]]:
+    """The corpus of these texts and the key of each, for little more than the corpus alone."""
+    reader = _Reader()
+    keys = []
+    for text in texts:
+        reader.read(text)
+        keys.append(text_key(text))
+    return reader.corpus(), keys
 
 
 def stable_hash(word: str) -> int:
@@ -116,28 +126,38 @@ class _Reader:
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
         self.classes: list[int] = []
-        self.tokens: list[int] = []
-        self.kinds: list[int] = []
-        self.marks: list[int] = []
-        self.token_offsets = [0]
-        self.keys: list[int] = []
-        self.key_offsets = [0]
-        self.traits: list[int] = []
+        # Machine integers: a million texts have tens of millions of tokens.
+        self.tokens, self.kinds, self.marks = array("i"), array("I"), array("H")
+        self.token_offsets = array("q", [0])
+        self.keys = array("i")
+        self.key_offsets = array("q", [0])
+        self.traits = array("q")
         self.known_kinds: dict[tuple[str, str, str, bool], int] = {}
-        self.seen: dict[str, Row] = {}
+        self.seen: dict[str, int] = {}
 
     def read(self, text: str) -> None:
-        row = self.seen.get(text)
-        if row is None:
-            row = self.seen[text] = self._row(text)
-        ids, kinds, marks, keys, traits = row
-        self.tokens += ids
-        self.kinds += kinds
-        self.marks += marks
+        known = self.seen.setdefault(text, len(self.traits))
+        if known < len(self.traits):
+            self._repeat(known)
+            return
+        ids, kinds, marks, keys, traits = self._row(text)
+        self.tokens.extend(ids)
+        self.kinds.extend(kinds)
+        self.marks.extend(marks)
         self.token_offsets.append(len(self.tokens))
-        self.keys += keys
+        self.keys.extend(keys)
         self.key_offsets.append(len(self.keys))
         self.traits.append(traits)
+
+    def _repeat(self, row: int) -> None:
+        of_tokens = slice(self.token_offsets[row], self.token_offsets[row + 1])
+        self.tokens += self.tokens[of_tokens]
+        self.kinds += self.kinds[of_tokens]
+        self.marks += self.marks[of_tokens]
+        self.token_offsets.append(len(self.tokens))
+        self.keys += self.keys[self.key_offsets[row] : self.key_offsets[row + 1]]
+        self.key_offsets.append(len(self.keys))
+        self.traits.append(self.traits[row])
 
     def _row(self, text: str) -> Row:
         tokens, lang, is_sure = canonical(text)
@@ -192,7 +212,7 @@ def _picture_bits(text: str) -> int:
     if PICTURE.search(text) is None:
         return 0
     bits = 0
-    for word in pictures(scan(plain(text))):
+    for word in pictures(scanned(text)):
         first, second = divmod(stable_hash(word) % (PICTURE_BITS * (PICTURE_BITS - 1)), PICTURE_BITS - 1)
         bits |= 1 << first | 1 << (second + (second >= first))
     return bits << FIRST_PICTURE_BIT
