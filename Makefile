@@ -13,7 +13,7 @@ help:
 	@echo "make demo       install into $(VENV), then plan, apply and explain a pass over the sample store"
 	@echo "make test       install what the tests need, then lint, type check and test"
 	@echo "make test-long  the tests that take minutes"
-	@echo "make bench      seconds for a plan over 1,000 memories"
+	@echo "make bench      seconds for a plan over 1,000 memories; memfold cluster beside its peers on SIZE=100000 texts"
 	@echo "make clean      remove $(VENV), caches and what the demo wrote"
 	@echo "PYTHON=/path/to/python3.12 picks the interpreter that $(VENV) is made with"
 
@@ -31,8 +31,11 @@ test: $(VENV)/.installed-dev
 test-long: $(VENV)/.installed-dev
 	$(BIN)/pytest -m long
 
-bench: $(VENV)/.installed
+SIZE := 100000
+
+bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/plan_1000.py
+	$(BIN)/python benchmarks/peer_comparison.py --size $(SIZE)
 
 clean:
 	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .prefect dist build
@@ -47,6 +50,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "installing what the tests need into $(VENV)"
 	@$(INSTALL) --editable ".[dev]"
+	@touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	@echo "installing what the benchmarks need into $(VENV); each peer gets an environment of its own"
+	@$(INSTALL) --editable ".[bench]"
 	@touch $@
 
 # The names are tried by running them: a name on the PATH may be a wrapper for a Python that is not there.

@@ -30,7 +30,12 @@ HERE = Path(__file__).parent
 WORK = HERE / ".work"
 RESULTS = HERE / "results"
 EXACT_JOIN_ROWS = 200_000
+#: Every twentieth row is a variation of one note, as a heartbeat is that an agent writes down again and again.
+ROWS_PER_VARIATION = 20
+#: Less than this cannot be told from the start of a process; ratios are taken to no less.
+LEAST_SECONDS = 0.2
 ROWS_PER_GROUP = 100_000
+HEARTBEAT = "Nightly check: all agents answered, the queue was empty, no memory was lost, and the next check is number"
 OWN = ("memfold", "lower bound")
 
 
@@ -54,13 +59,13 @@ def main() -> None:
     ten, archive = (make_archive(count) for count in (10, given.size))
     commands = engines(given.peers)
     costs: dict[str, list[Cost]] = {name: [] for name in commands}
+    start_ups: dict[str, list[Cost]] = {name: [] for name in commands}
     for number in range(given.runs):
         for name, command in commands.items():
-            start_up = measure([*command, str(ten), str(output(name, 10))])
-            cost = measure([*command, str(archive), str(output(name, given.size))])
-            costs[name].append(Cost(cost.cpu_seconds - start_up.cpu_seconds, cost.wall_seconds, cost.peak_megabytes))
+            start_ups[name].append(measure([*command, str(ten), str(output(name, 10))]))
+            costs[name].append(measure([*command, str(archive), str(output(name, given.size))]))
             print(f"run {number + 1}, {name}: {costs[name][-1]}", flush=True)
-    rows = table(costs, archive, given.size)
+    rows = table(costs, start_ups, archive, given.size)
     write(rows, given.size)
 
 
@@ -69,7 +74,10 @@ def make_archive(count: int) -> Path:
     path = WORK / f"texts-{count}.parquet"
     if not path.exists():
         rows = list(workload.rows(count, scopes=max(count // 250, 1)))
-        columns = {"id": list(range(count)), "scope": [row.scope for row in rows], "text": [row.text for row in rows]}
+        texts = [
+            row.text if number % ROWS_PER_VARIATION else f"{HEARTBEAT} {number}" for number, row in enumerate(rows)
+        ]
+        columns = {"id": list(range(count)), "scope": [row.scope for row in rows], "text": texts}
         pq.write_table(pa.table(columns), path, row_group_size=ROWS_PER_GROUP, compression="zstd")
     return path
 
@@ -143,17 +151,19 @@ def _tree(root: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def table(costs: dict[str, list[Cost]], archive: Path, size: int) -> list[dict[str, object]]:
+def table(
+    costs: dict[str, list[Cost]], start_ups: dict[str, list[Cost]], archive: Path, size: int
+) -> list[dict[str, object]]:
     """One row an engine: medians, and how many times the CPU seconds of memfold each took."""
     agreement = _agreement(archive, list(costs), size) if size <= EXACT_JOIN_ROWS else {}
-    cpu = {name: statistics.median(cost.cpu_seconds for cost in all_runs) for name, all_runs in costs.items()}
+    cpu = {name: _median_cpu(costs[name]) - _median_cpu(start_ups[name]) for name in costs}
     return [
         {
             "engine": name,
             "version": _version(name),
             "rows": size,
             "cpu_seconds": round(cpu[name], 2),
-            "times_memfold": round(cpu[name] / cpu["memfold"], 2),
+            "times_memfold": round(cpu[name] / max(cpu["memfold"], LEAST_SECONDS), 2),
             "wall_seconds": round(statistics.median(cost.wall_seconds for cost in all_runs), 2),
             "peak_megabytes": round(max(cost.peak_megabytes for cost in all_runs)),
             "pair_recall": agreement.get(name, {}).get("pair_recall", ""),
@@ -162,6 +172,10 @@ def table(costs: dict[str, list[Cost]], archive: Path, size: int) -> list[dict[s
         }
         for name, all_runs in costs.items()
     ]
+
+
+def _median_cpu(costs: list[Cost]) -> float:
+    return statistics.median(cost.cpu_seconds for cost in costs)
 
 
 def _agreement(archive: Path, names: list[str], size: int) -> dict[str, dict[str, float]]:

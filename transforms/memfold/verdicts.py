@@ -163,7 +163,7 @@ def _judge_compiled(
 ) -> Verdicts:
     size = len(left)
     verdict, winner, added = np.zeros(size, np.int8), np.zeros(size, np.int8), np.zeros(size, np.int32)
-    compiled_kernel().judge_rows(
+    given = (
         corpus.token_offsets,
         corpus.tokens,
         corpus.marks.astype(np.int64),
@@ -177,20 +177,30 @@ def _judge_compiled(
         winner,
         added,
     )
+    try:
+        compiled_kernel().judge_rows(*given)
+    except ImportError:  # what two processes wrote into numba's cache at once may not be readable
+        _load_kernel("memfold.kernel_uncached", is_cached=False).judge_rows(*given)
     return Verdicts(left, right, verdict, winner, added)
 
 
 @cache
 def compiled_kernel() -> ModuleType:
     """The kernel's file loaded again, with numba's compiler as its ``jit``."""
+    return _load_kernel("memfold.kernel_compiled", is_cached=True)
+
+
+def _load_kernel(name: str, *, is_cached: bool) -> ModuleType:
     import numba
 
-    spec = importlib.util.spec_from_file_location("memfold.kernel_compiled", kernel.__file__)
+    from memfold import compiled  # noqa: F401 - it says so when numba has to compile
+
+    spec = importlib.util.spec_from_file_location(name, kernel.__file__)
     if spec is None or spec.loader is None:
         raise ImportError(f"the kernel's file {kernel.__file__} cannot be loaded again; nothing was judged")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # numba finds what it cached by the module's name
-    module.__dict__["jit"] = numba.njit(cache=True, nogil=True)
+    module.__dict__["jit"] = numba.njit(cache=is_cached, nogil=True)
     spec.loader.exec_module(module)
     return module
 
