@@ -527,8 +527,8 @@ class TestCapacity:
 
         assert decided.actions["ann"] == "keep kept"
 
-    def test_a_memory_that_supersedes_another_is_not_evicted_in_the_same_pass(self, decide, memory):
-        """What the older one says goes on in it."""
+    def test_a_memory_may_supersede_another_and_go_for_its_own_score(self, decide, memory):
+        """The older one leaves with it, as it has no successor that stays."""
         decided = decide(
             [memory("old", use_count=5), memory("new", use_count=0), memory("zoe", use_count=1)],
             pairs=[supersedes("old", "new")],
@@ -538,8 +538,47 @@ class TestCapacity:
             max_rolling_loss_fraction=1.0,
         )
 
-        assert decided.actions == {"old": "prune superseded > new", "new": "keep kept", "zoe": "prune capacity"}
+        assert decided.actions == {"old": "prune capacity", "new": "prune capacity", "zoe": "keep kept"}
+        assert decided.detail("old") == "capacity with new"
         assert decided.judged().total.rejected is False
+
+    def test_what_moves_on_is_counted_and_may_go(self, decide, memory):
+        """A memory of the next tier stands for what moves into it; one that would move on may have the lowest score."""
+        decided = decide(
+            [
+                memory("mover", "Gate 4", tier="short_term", use_count=3),
+                memory("twin", "Gate 4", tier="long_term", use_count=0),
+                memory("ann", tier="short_term", use_count=2),
+                memory("bob", tier="long_term", use_count=1),
+            ],
+            promote_min_use_count=2,
+            max_memories=1,
+            max_loss_fraction=1.0,
+            max_rolling_loss_fraction=1.0,
+        )
+
+        assert decided.actions == {
+            "mover": "merge copy > twin",
+            "twin": "keep kept",
+            "ann": "prune capacity",
+            "bob": "prune capacity",
+        }
+        assert decided.judged().total.rejected is False
+
+    def test_a_memory_that_holds_a_promotion_back_is_not_evicted(self, decide, memory):
+        """Were it gone, the next pass would move what this one left where it was."""
+        decided = decide(
+            [
+                memory("mover", "Gate 4", tier="short_term", use_count=5),
+                memory("twin", "Gate 4", tier="long_term", use_count=0, title="Doors"),
+                memory("ann", tier="long_term", use_count=1),
+            ],
+            promote_min_use_count=5,
+            max_memories=2,
+            max_loss_fraction=1.0,
+        )
+
+        assert decided.actions == {"mover": "keep held", "twin": "keep kept", "ann": "prune capacity"}
 
     def test_over_the_limit_the_lowest_scores_go_first_and_the_rest_waits(self, decide, memory):
         """A scope far over its cap comes down pass by pass."""

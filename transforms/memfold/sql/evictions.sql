@@ -1,13 +1,27 @@
--- evictions: one row per memory that goes because its scope is over the cap; reads survivors, departed, promotions, prunes, clusters, snapshot, policy.
--- The lowest score goes first, with all that was folded into it (unit_id). Empty unless policy.max_memories is set.
+-- evictions: one row per memory that goes because its scope is over the cap; reads survivors, departed, promotions, prunes, clusters, texts, snapshot, policy.
+-- The lowest score goes first, with all that was folded or moved into it or superseded by it (unit_id). Empty unless policy.max_memories is set.
 with
 
-standing as (
-    select v.memory_id, v.scope
+-- where each memory that is not pruned stands once every merge is done
+homes as (
+    select v.memory_id, coalesce(m.into_id, v.memory_id) as home_id
     from survivors as v
-    where
-        not exists (from prunes as u where u.memory_id = v.memory_id and u.action = 'prune')
-        and not exists (from promotions as m where m.memory_id = v.memory_id and m.action = 'merge')
+    left join promotions as m on m.memory_id = v.memory_id and m.action = 'merge'
+    where not exists (from prunes as u where u.memory_id = v.memory_id and u.action = 'prune')
+),
+
+standing as (
+    select
+        h.home_id as memory_id,
+        any_value(v.scope) as scope,
+        sum(v.use_count) as use_count,
+        max(v.confidence) as confidence,
+        min(v.created_at) as created_at,
+        max(v.updated_at) as updated_at,
+        bool_or(v.has_taken_back or (v.is_fixed and v.memory_id = h.home_id)) as stays
+    from homes as h
+    join survivors as v on v.memory_id = h.memory_id
+    group by h.home_id
 ),
 
 surplus as (
@@ -22,37 +36,38 @@ surplus as (
     having count(*) > any_value(p.max_memories)
 ),
 
--- what others go into, what is moving on and what a person took back stays, whatever its score
-bound as (
-    select m.into_id as memory_id from promotions as m where m.action = 'merge'
-    union
-    select m.memory_id from promotions as m where m.action = 'promote'
-    union
-    select u.superseded_by from prunes as u where u.action = 'prune' and u.superseded_by is not null
-    union
-    select v.memory_id from survivors as v where v.is_fixed or v.has_taken_back
+-- what holds a promotion back: were it gone, the next pass would promote what this one was told to leave
+obstacles as (
+    select distinct coalesce(c.survivor_id, s.memory_id) as memory_id
+    from promotions as m
+    cross join policy as p
+    join texts as t on t.memory_id = m.memory_id
+    join texts as x on x.text_key = t.text_key
+    join snapshot as s on s.memory_id = x.memory_id and s.scope = m.scope and s.tier = p.promote_to
+    left join clusters as c on c.memory_id = s.memory_id
+    where m.action = 'keep'
 ),
 
 scored as (
     select
-        v.memory_id,
-        v.scope,
+        t.memory_id,
+        t.scope,
         -- evo's score: use, recency, kind and confidence. An unknown use or age is not a low one, so it is not scored.
-        v.use_count * 10.0
-        + greatest(0.0, 30.0 - (epoch_us(p.as_of) - epoch_us(coalesce(v.updated_at, v.created_at))) / 86400000000.0)
+        t.use_count * 10.0
+        + greatest(0.0, 30.0 - (epoch_us(p.as_of) - epoch_us(coalesce(t.updated_at, t.created_at))) / 86400000000.0)
         + case s.kind
             when 'constraint' then 20 when 'fact' then 15 when 'preference' then 10
             when 'procedure' then 5 when 'skill' then 5 else 0
         end
-        + coalesce(v.confidence * 10.0, 0.0) as score
+        + coalesce(t.confidence * 10.0, 0.0) as score
     from standing as t
-    join survivors as v on v.memory_id = t.memory_id
-    join snapshot as s on s.memory_id = v.memory_id
+    join snapshot as s on s.memory_id = t.memory_id
     cross join policy as p
     where
-        v.use_count is not null
-        and epoch_us(p.as_of) - epoch_us(v.created_at) >= coalesce(p.newborn_grace_days, 0) * 86400000000
-        and not exists (from bound as b where b.memory_id = v.memory_id)
+        not t.stays
+        and not exists (from obstacles as b where b.memory_id = t.memory_id)
+        and t.use_count is not null
+        and epoch_us(p.as_of) - epoch_us(t.created_at) >= coalesce(p.newborn_grace_days, 0) * 86400000000
 ),
 
 evicted as (
@@ -67,24 +82,27 @@ evicted as (
     qualify place <= o.too_many
 ),
 
-members as (
-    select c.memory_id, c.survivor_id
-    from clusters as c
+going as (
+    select coalesce(c.memory_id, h.memory_id) as memory_id, h.home_id as unit_id
+    from homes as h
+    left join clusters as c on c.survivor_id = h.memory_id
     union
-    select e.memory_id, e.memory_id
-    from evicted as e
+    -- what was superseded by a memory that goes as well no longer has a successor
+    select u.memory_id, u.superseded_by
+    from prunes as u
+    where u.action = 'prune' and u.superseded_by is not null
 )
 
 select
-    m.memory_id,
+    g.memory_id,
     e.scope,
     e.memory_id as unit_id,
     case
-        when m.memory_id <> e.memory_id then 'capacity with ' || e.memory_id
+        when g.memory_id <> e.memory_id then 'capacity with ' || e.memory_id
         else 'one of ' || e.entries || ' memories, the cap is ' || p.max_memories || '; its score is ' || round(e.score, 2)
     end as detail,
     e.place::double as fit_order
 from evicted as e
-join members as m on m.survivor_id = e.memory_id
+join going as g on g.unit_id = e.memory_id
 cross join policy as p
-order by m.memory_id
+order by g.memory_id

@@ -33,7 +33,7 @@ leaving as (
         0::bigint as added_words,
         0.0::double as fit_order
     from prunes as u
-    where u.action = 'prune'
+    where u.action = 'prune' and not exists (from evictions as e where e.memory_id = u.memory_id)
     union all
     select e.memory_id, e.unit_id, 'prune', null, null, 'capacity', e.detail, 0.0, 0, e.fit_order
     from evictions as e
