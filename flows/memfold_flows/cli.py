@@ -262,6 +262,45 @@ def cluster(
 
 
 @app.command()
+@with_threshold_flags
+def backfill(
+    archive: Annotated[str, typer.Argument(metavar="ARCHIVE", help="jsonl: or parquet:, a file or a folder of them.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A folder for the new archive and the report.")],
+    shards: Annotated[int, typer.Option("--shards", min=1, max=512, help="How many parts to work in.")] = 16,
+    as_of: AsOf = None,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="Parts worked on at a time.")] = 2,
+    dask: Annotated[
+        str | None, typer.Option("--dask", metavar="ADDRESS", help="On this Dask cluster; or local.")
+    ] = None,
+    ray: Annotated[str | None, typer.Option("--ray", metavar="ADDRESS", help="On this Ray cluster; or local.")] = None,
+    as_json: AsJson = False,
+    flags: dict[str, Any],
+) -> None:
+    """Consolidate a large archive into a new one, shard by shard; goes on where it stopped."""
+    from memfold_flows import serving
+
+    serving.backfill(
+        archive, out=out, shards=shards, as_of=as_of, workers=workers, dask=dask, ray=ray, as_json=as_json, flags=flags
+    )
+
+
+@app.command()
+def serve(
+    store: Store,
+    *,
+    cron: Annotated[
+        str | None, typer.Option("--cron", metavar="C", help="When to look at all scopes (0 3 * * *).")
+    ] = None,
+    timezone: Annotated[str, typer.Option("--timezone", metavar="TZ", help="The time zone of the schedule.")] = "UTC",
+) -> None:
+    """Keep the nightly flow running against a Prefect server, without a worker."""
+    from memfold_flows import serving
+
+    serving.serve(store, cron=cron, timezone=timezone)
+
+
+@app.command()
 def demo(as_json: AsJson = False) -> None:
     """Run a whole pass over a copy of the sample store, in ./demo."""
     from memfold_flows import demo as sample

@@ -254,7 +254,7 @@ def _planned(
     folder = runs_home() / run_id if run_dir is None else run_dir
     options = {**(target or {}), **_skip_bad_options(url, folder, skip_bad=skip_bad)}
     with _opened(url, options) as opened:
-        policy = chosen.policy(as_of=began_at if as_of is None else _moment(as_of), traits=opened.traits)
+        policy = chosen.policy(as_of=began_at if as_of is None else moment(as_of), traits=opened.traits)
         if why := chosen.why_without_effect(opened.traits):
             warn(why)
         _warn_of_unfinished(opened)
@@ -402,7 +402,7 @@ def ask(question: str, *, declined: str) -> None:
         raise typer.Exit(ExitCode.DONE)
 
 
-def _moment(text: str) -> datetime:
+def moment(text: str) -> datetime:
     """A moment in ISO 8601; without an offset it is UTC."""
     try:
         moment = datetime.fromisoformat(text)

@@ -34,6 +34,11 @@ class State(StrEnum):
     REJECTED = "Rejected"
     PARTLY_APPLIED = "PartlyApplied"
 
+    @property
+    def exit_code(self) -> ExitCode:
+        """How a command ends whose pass ended like this."""
+        return _EXIT_CODES[self]
+
 
 _EXIT_CODES = {
     State.CONSOLIDATED: ExitCode.DONE,
@@ -201,7 +206,7 @@ class Receipt:
 
     @property
     def exit_code(self) -> ExitCode:
-        return _EXIT_CODES[self.state]
+        return self.state.exit_code
 
     @property
     def totals(self) -> Totals:

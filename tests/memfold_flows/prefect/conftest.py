@@ -162,6 +162,18 @@ class Site:
         with get_client(sync_client=True) as client:
             return client.read_flow_run(run_id).state
 
+    def wait_for_schedule(self, deployment: str, *, cron: str) -> None:
+        """Return once a deployment runs by this schedule."""
+        from prefect.client.orchestration import get_client
+
+        deadline = time.monotonic() + 60
+        with get_client(sync_client=True) as client:
+            while cron not in {
+                getattr(each.schedule, "cron", None) for each in client.read_deployment_by_name(deployment).schedules
+            }:
+                assert time.monotonic() < deadline, f"{deployment} is not scheduled at {cron}"
+                time.sleep(0.5)
+
     def artifacts(self, run: FlowRun) -> Mapping[str, Artifact]:
         """The artifacts of a run by key."""
         from prefect.client.orchestration import get_client

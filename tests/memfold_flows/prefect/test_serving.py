@@ -1,0 +1,85 @@
+"""The flows from the command line: quiet, without a worker, and with memfold's exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import program
+
+from .conftest import TEXTS, Household, Site
+
+pytestmark = [pytest.mark.prefect, pytest.mark.timeout(600)]
+
+SAMPLE = Path(__file__).parents[3] / "data/sample/memories.jsonl"
+
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def memfold(tmp_path: Path) -> Command:
+    """Run the memfold command in a process and a folder of its own, as a script would."""
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "memfold_flows.cli", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+
+    return run
+
+
+def test_a_backfill_says_what_came_of_it(prefect_server: str, memfold: Command, tmp_path: Path) -> None:
+    """One of the four scopes of the sample is refused, which is exit code 4; nothing else is printed."""
+    ended = memfold("backfill", f"jsonl:{SAMPLE}", "--out", "out", "--shards", "3", PREFECT_API_URL=prefect_server)
+
+    assert ended.returncode == 4
+    assert ended.stderr == ""
+    said = " ".join(ended.stdout.split())
+    assert "347 memories, " in said
+    assert "1 of 4 scopes were refused and stay as they were" in said
+    assert f"archive: {tmp_path}/out/archive.jsonl" in said
+
+
+def test_a_wrong_archive_is_said_before_prefect_is_started(
+    memfold: Command,
+) -> None:
+    """In one line, with exit code 2."""
+    ended = memfold("backfill", "jsonl:nowhere.jsonl", "--out", "out")
+
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("memfold: there is no *.jsonl file at ")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_serving_needs_a_server(memfold: Command, household: Household) -> None:
+    """It says how to start one, and starts nothing."""
+    ended = memfold("serve", household.url)
+
+    assert ended.returncode == 2
+    assert "memfold: there is no Prefect server to keep the schedule; nothing was started." in ended.stderr
+
+
+def test_served_flows_run_without_a_worker(site: Site, household: Household, tmp_path: Path) -> None:
+    """memfold serve keeps deployments for one store; each run is made in a process of its own."""
+    household.live("home", *TEXTS, TEXTS[0].upper())
+    command = [sys.executable, "-m", "memfold_flows.cli", "serve", household.url, "--cron", "30 2 * * *"]
+    environment = {"PREFECT_API_URL": site.api, "PREFECT_RUNNER_POLL_FREQUENCY": "1"}
+    with program(command, log=tmp_path / "serve.log", cwd=tmp_path, environment=environment):
+        site.wait_for_schedule("sweep/nightly", cron="30 2 * * *")
+        state = site.run("sweep/nightly")
+    site.prefect("--no-prompt", "deploy", "--name", "nightly")
+
+    assert state.name == "Consolidated"
+    assert household.counts() == {"home": 6}
