@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 PLAN_READY = "memfold.plan.ready"
 PASS_FINISHED = "memfold.pass.finished"
 GATE_REJECTED = "memfold.gate.rejected"
+#: Two that an alert can set against each other: there was something to do, and something was done.
+MEMORIES_WAITING = "memfold.memories.waiting"
+MEMORIES_FOLDED = "memfold.memories.folded"
 
 #: The steps of a pass, and how much of it is done after each, in percent.
 _PROGRESS = {"snapshot": 15.0, "match": 60.0, "model": 70.0, "gate": 80.0, "rewrite": 85.0, "apply": 95.0}
@@ -64,6 +67,8 @@ def plan_ready(run: RunDirectory, report: PlanReport) -> None:
         create_markdown_artifact(key="plan", markdown=summaries.plan(report), description="What the plan would do")
         _look(run, report)
     _emit(PLAN_READY, report.store, run_id=report.run_id, verdict=report.verdict, run_dir=report.run_dir)
+    if report.writable or report.refused:
+        _emit(MEMORIES_WAITING, report.store, run_id=report.run_id)
     if report.refused:
         reasons = {scope.scope or "(no scope)": list(scope.refused) for scope in report.refused[:_SHOWN]}
         _emit(GATE_REJECTED, report.store, run_id=report.run_id, scopes=len(report.refused), reasons=reasons)
@@ -85,6 +90,8 @@ def pass_finished(receipt: Receipt) -> None:
         promoted=totals.promoted,
         scopes_refused=len(receipt.refused),
     )
+    if totals.merged + totals.pruned + totals.promoted:
+        _emit(MEMORIES_FOLDED, receipt.store, run_id=receipt.run_id)
 
 
 def nothing_written(store: str, title: str, why: str, *, run_id: str | None = None) -> None:

@@ -203,7 +203,8 @@ class Site:
 def site(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A worker and the deployments, set up with the commands of the README."""
     folder = tmp_path_factory.mktemp("site")
-    shutil.copy(ROOT / "prefect.yaml", folder)
+    for name in ("prefect.yaml", "automations.yaml"):
+        shutil.copy(ROOT / name, folder)
     site = Site(prefect_server, folder)
     site.prefect("work-pool", "create", "memfold", "--type", "process")
     site.prefect("--no-prompt", "deploy", "--all")

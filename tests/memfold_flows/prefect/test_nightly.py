@@ -63,3 +63,17 @@ def test_a_night_that_begins_during_another_is_cancelled(site: Site, household: 
     assert site.wait(first).name == "Consolidated"
     assert household.counts() == {"home": 6}
     store.close()
+
+
+def test_an_alert_is_raised_when_the_gate_trips(site: Site, household: Household) -> None:
+    """The example automations are taken as they are, and the first fires on a refused scope."""
+    site.prefect("automation", "create", "--from-file", "automations.yaml")
+    household.live("attic", *TEXTS[:5], expired=True)
+
+    state = site.run("consolidate/on-demand", store=household.url)
+
+    assert state.name == "Rejected"
+    assert state.message == "0 merged, 0 pruned, 0 promoted of 5"
+    site.event(
+        "prefect.automation.triggered", lambda event: event["triggering_event"]["event"] == "memfold.gate.rejected"
+    )
