@@ -38,9 +38,9 @@ def serve(store: str, *, cron: str | None, timezone: str) -> None:
     _be_quiet()
     from prefect import serve as serve_all
     from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
-    from prefect.deployments.runner import EntrypointType
     from prefect.schedules import Cron
     from prefect.settings import PREFECT_API_URL
+    from prefect.types.entrypoint import EntrypointType
 
     from memfold_flows.backfill import backfill as backfill_flow
     from memfold_flows.consolidate import apply, consolidate, plan
