@@ -62,9 +62,16 @@ def main() -> None:
     start_ups: dict[str, list[Cost]] = {name: [] for name in commands}
     for number in range(given.runs):
         for name, command in commands.items():
-            start_ups[name].append(measure([*command, str(ten), str(output(name, 10))]))
-            costs[name].append(measure([*command, str(archive), str(output(name, given.size))]))
+            try:
+                start_up = measure([*command, str(ten), str(output(name, 10))])
+                cost = measure([*command, str(archive), str(output(name, given.size))])
+            except RuntimeError as error:  # a peer's failure is a line of the report, and costs no one else's numbers
+                print(f"run {number + 1}, {name} failed: {error}", flush=True)
+                continue
+            start_ups[name].append(start_up)
+            costs[name].append(cost)
             print(f"run {number + 1}, {name}: {costs[name][-1]}", flush=True)
+    costs = {name: runs for name, runs in costs.items() if runs}
     rows = table(costs, start_ups, archive, given.size)
     write(rows, given.size)
 
