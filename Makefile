@@ -7,10 +7,11 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -qq --constr
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bench clean
+.PHONY: help demo serve-demo test test-long bench clean
 
 help:
 	@echo "make demo       install into $(VENV), then plan, apply and explain a pass over the sample store"
+	@echo "make serve-demo the same as a nightly flow, with Prefect's server, worker and UI, until Ctrl-C"
 	@echo "make test       install what the tests need, then lint, type check and test"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make bench      seconds for a plan over 1,000 memories; memfold cluster beside its peers on SIZE=100000 texts"
@@ -21,6 +22,9 @@ demo: $(VENV)/.installed
 	@$(BIN)/memfold demo
 	@echo
 	@echo "memfold is $(BIN)/memfold here; '. $(BIN)/activate' puts it on your PATH"
+
+serve-demo: $(VENV)/.installed
+	@$(BIN)/python examples/prefect/serve_demo.py
 
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check
@@ -38,7 +42,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/peer_comparison.py --size $(SIZE)
 
 clean:
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .prefect dist build
+	rm -rf $(VENV) demo demo-prefect .mypy_cache .ruff_cache .pytest_cache .hypothesis .prefect dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written when an install is complete, so that the next call starts at once and an interrupted one begins again.

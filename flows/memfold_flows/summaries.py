@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from memfold_flows.views import RunView, Shown, ShownCluster, ShownPair
 
 _SCOPES_SHOWN = 50
 _CHARACTERS_SHOWN = 240
+_SIGNS = re.compile(r"[\\`*_\[\]<>|~#!&]")
 
 
 def warnings(report: PlanReport) -> list[str]:
@@ -44,7 +46,7 @@ def outcome(receipt: Receipt, *, seconds: float | None = None) -> str:
     """What a pass did."""
     took = (receipt.ended_at - receipt.began_at).total_seconds() if seconds is None else seconds
     refused = [f"{_name(scope)}: {'; '.join(scope.refused)}" for scope in receipt.refused]
-    drifted = [f"`{each.memory_id}` {each.why}" for each in receipt.drifted]
+    drifted = [f"{each.memory_id} {each.why}" for each in receipt.drifted]
     return "\n".join(
         [
             f"# {receipt.state}",
@@ -83,7 +85,11 @@ def backfill(report: Mapping[str, Any]) -> str:
             str(shard["merged"]),
             str(shard["pruned"]),
             f"{shard['scopes_refused']} of {shard['scopes']}",
-            "failed: " + shard["error"] if shard["error"] else "done before" if shard["was_done"] else shard["state"],
+            "failed: " + _plain(shard["error"])
+            if shard["error"]
+            else "done before"
+            if shard["was_done"]
+            else shard["state"],
         )
         for shard in report["shards"]
     ]
@@ -137,20 +143,23 @@ def _merge(cluster: ShownCluster) -> list[tuple[str, str, str]]:
 
 
 def _pairs(title: str, pairs: Sequence[ShownPair]) -> list[str]:
-    return _table(title, ("one", "other", "why"), [(_text(pair.left), _text(pair.right), pair.why) for pair in pairs])
+    return _table(
+        title, ("one", "other", "why"), [(_text(pair.left), _text(pair.right), _plain(pair.why)) for pair in pairs]
+    )
 
 
 def _table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """A table whose cells are Markdown already."""
     if not lines:
         return []
-    cells = [f"| {' | '.join(_cell(cell) for cell in line)} |" for line in (header, *lines)]
-    return [f"## {title}", "", cells[0], "|" + "---|" * len(header), *cells[1:], ""]
+    rows = [f"| {' | '.join(line)} |" for line in (header, *lines)]
+    return [f"## {title}", "", rows[0], "|" + "---|" * len(header), *rows[1:], ""]
 
 
 def _listed(title: str, items: Sequence[str]) -> list[str]:
     if not items:
         return []
-    shown = [f"- {_cell(item)}" for item in items[:_SCOPES_SHOWN]]
+    shown = [f"- {_plain(item)}" for item in items[:_SCOPES_SHOWN]]
     more = [f"- and {len(items) - _SCOPES_SHOWN} more"] if len(items) > _SCOPES_SHOWN else []
     return [f"## {title}", "", *shown, *more, ""]
 
@@ -160,18 +169,22 @@ def _run_directory(path: str) -> list[str]:
 
 
 def _text(memory: Shown) -> str:
-    return f"`{memory.memory_id}` " + ("(no longer kept)" if memory.text is None else memory.text)
+    return f"{_code(memory.memory_id)} {'(no longer kept)' if memory.text is None else _plain(memory.text)}"
 
 
 def _why(memory: Shown) -> str:
-    return f"{memory.reason}: {memory.detail}" if memory.detail else memory.reason
+    return _plain(f"{memory.reason}: {memory.detail}" if memory.detail else memory.reason)
 
 
-def _cell(text: str) -> str:
-    """One cell of a table: on one line, not too long, and nothing in it that Markdown takes for a sign or for HTML."""
+def _plain(text: str) -> str:
+    """A text as it is, on one line and not too long: nothing in it is taken for Markdown or HTML."""
     line = " ".join(text.split())
     line = line if len(line) <= _CHARACTERS_SHOWN else line[: _CHARACTERS_SHOWN - 1] + "…"
-    return line.replace("|", "\\|").replace("<", "&lt;")
+    return _SIGNS.sub(r"\\\g<0>", line)
+
+
+def _code(memory_id: str) -> str:
+    return f"`{' '.join(memory_id.split()).replace('`', chr(39)).replace('|', '/')}`"
 
 
 def _name(scope: ScopeTally) -> str:
