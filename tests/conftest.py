@@ -16,11 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 REQUIRE_ALL = bool(os.environ.get("MEMFOLD_REQUIRE_ALL"))
 
 #: Marker of a test -> the package that it cannot do without.
 _PACKAGES = {"prefect": "prefect", "praisonai": "praisonaiagents", "notebook": "nbclient"}
+
+
+#: How long one drawn example takes says nothing on a busy machine.
+settings.register_profile("memfold", deadline=None)
+settings.load_profile("memfold")
 
 
 def pytest_configure() -> None:
