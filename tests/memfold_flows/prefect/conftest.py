@@ -201,16 +201,25 @@ class Site:
 
 @pytest.fixture(scope="session")
 def site(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A worker and the deployments, set up with the commands of the README."""
+    """A worker and the deployments, set up with the README's own commands."""
     folder = tmp_path_factory.mktemp("site")
     for name in ("prefect.yaml", "automations.yaml"):
         shutil.copy(ROOT / name, folder)
+    sqlite.init(folder / "memories.db")
     site = Site(prefect_server, folder)
-    site.prefect("work-pool", "create", "memfold", "--type", "process")
-    site.prefect("--no-prompt", "deploy", "--all")
+    for command in readme_commands():
+        if command[0] in ("work-pool", "--no-prompt", "automation"):
+            site.prefect(*command)
     site.start_worker()
     yield site
     site.close()
+
+
+def readme_commands() -> list[list[str]]:
+    """The arguments of each prefect command of the README's deployment section, in its order."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Deployment\n")[2].partition("\n## ")[0]
+    lines = [line.partition("#")[0].split() for line in section.splitlines()]
+    return [words[1:] for words in lines if words[:1] == ["prefect"]]
 
 
 def _descendants(pid: int) -> list[int]:

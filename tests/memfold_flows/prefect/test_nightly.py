@@ -10,11 +10,30 @@ from memfold_flows import leases
 from memfold_flows.passes import now
 from memfold_flows.stores import open_store
 
-from .conftest import TEXTS, Household, Site
+from .conftest import TEXTS, Household, Site, readme_commands
 
 pytestmark = [pytest.mark.prefect, pytest.mark.timeout(600)]
 
 COPY = TEXTS[0].upper() + "!"
+
+
+def test_the_deployment_section_of_the_readme_works_word_for_word(site: Site) -> None:
+    """Its commands set a site up as they stand; the store of prefect.yaml is looked for beside it."""
+    commands = readme_commands()
+    household = Household(site.folder / "memories.db")
+    household.live("home", *TEXTS, COPY)
+
+    site.prefect(*commands[-1])
+
+    assert [words[0] for words in commands] == [
+        "server",
+        "work-pool",
+        "--no-prompt",
+        "automation",
+        "worker",
+        "deployment",
+    ]
+    assert household.counts() == {"home": 6}
 
 
 def test_a_night_changes_what_is_due_and_within_the_limit(site: Site, household: Household) -> None:
@@ -67,13 +86,14 @@ def test_a_night_that_begins_during_another_is_cancelled(site: Site, household: 
 
 def test_an_alert_is_raised_when_the_gate_trips(site: Site, household: Household) -> None:
     """The example automations are taken as they are, and the first fires on a refused scope."""
-    site.prefect("automation", "create", "--from-file", "automations.yaml")
     household.live("attic", *TEXTS[:5], expired=True)
 
     state = site.run("consolidate/on-demand", store=household.url)
 
     assert state.name == "Rejected"
     assert state.message == "0 merged, 0 pruned, 0 promoted of 5"
-    site.event(
-        "prefect.automation.triggered", lambda event: event["triggering_event"]["event"] == "memfold.gate.rejected"
+    fired = site.event(
+        "prefect.automation.triggered",
+        lambda event: event["triggering_event"]["resource"]["prefect.resource.name"].endswith(str(household.path)),
     )
+    assert fired["triggering_event"]["event"] == "memfold.gate.rejected"
