@@ -124,6 +124,23 @@ def test_a_plan_without_a_warning_needs_nobody(executor: ThreadPoolExecutor, hou
     assert Run(executor, household.url, approval={"when": "on_warning"}).state.name == "Consolidated"
 
 
+def test_a_plan_is_applied_later_by_its_run_id(household: Household) -> None:
+    """The plain way to approve: plan, look, apply. Applied again, it changes nothing."""
+    from memfold_flows.consolidate import apply, plan
+
+    household.live("home", *TEXTS, COPY)
+
+    planned = plan(household.url, return_state=True)
+    [run] = known_runs(runs_folder(_home()))
+    assert (planned.name, planned.message) == ("Planned", f"accepted; run id {run.run_id}")
+    assert household.counts() == {"home": 7}
+    applied = [apply(run.run_id, return_state=True) for _ in range(2)]
+
+    assert [state.name for state in applied] == ["Consolidated", "Consolidated"]
+    assert household.counts() == {"home": 6}
+    assert household.ledger("select count(*) from memfold_runs") == [(1,)]
+
+
 def _home() -> str | None:
     import os
 
