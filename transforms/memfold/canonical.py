@@ -193,7 +193,9 @@ def _replaced(tokens: list[Token], lang: Language) -> list[Token]:
         for phrase in phrases.get(token.word, ()):
             length = len(phrase.words)
             run = tokens[at : at + length]
-            if tuple(other.word for other in run) == phrase.words and not any(t.marks & BOUNDARY for t in run[1:]):
+            if tuple(other.word for other in run) != phrase.words or any(t.marks & BOUNDARY for t in run[1:]):
+                continue
+            if not phrase.set_off or _is_set_off(tokens, at, at + length):
                 match = phrase
                 break
         if match is None:
@@ -207,6 +209,11 @@ def _replaced(tokens: list[Token], lang: Language) -> list[Token]:
         found += [Token(word, kind, marks if place == 0 else 0) for place, word in enumerate(match.becomes)]
         at += len(match.words)
     return found
+
+
+def _is_set_off(tokens: list[Token], start: int, end: int) -> bool:
+    begins = start == 0 or tokens[start].marks & BOUNDARY != 0
+    return begins and (end == len(tokens) or tokens[end].marks & BOUNDARY != 0)
 
 
 # ----------------------------------------------------------------------------------------- typos and abbreviated days

@@ -201,6 +201,8 @@ def _may_move(tokens, marks, kinds, start, cut, width):  # type: ignore[no-untyp
     moved = 0
     for i in range(start, start + cut):
         moved |= kinds[i] & (DATE | TIME)
+    if _is_negated_by_order(kinds, start, cut, width):
+        return False
     for i in range(start, start + width):
         if kinds[i] & (ORDER | QUESTION):
             return False
@@ -208,6 +210,17 @@ def _may_move(tokens, marks, kinds, start, cut, width):  # type: ignore[no-untyp
         if i >= start + cut and (kinds[i] & moved or tokens[i] == tokens[start]):
             return False
     return True
+
+
+@jit
+def _is_negated_by_order(kinds, start, cut, width):  # type: ignore[no-untyped-def]
+    """Whether "every day not" may become "not every day": the first part counts, and what is left is negated."""
+    counts = negated = False
+    for i in range(start, start + cut):
+        counts = counts or kinds[i] & QUANTIFIER != 0
+    for i in range(start + cut, start + width):
+        negated = negated or kinds[i] & NEGATION != 0
+    return counts and negated
 
 
 @jit
@@ -244,6 +257,8 @@ def _is_time_taken_back(tokens, marks, kinds, a0, a1, b0, traits):  # type: igno
     while length < n and kinds[a0 + length] & (TIMEY | BIT_ADJUNCT):
         length += 1
     if length == 0 or length > n - 2 or not kinds[a0 + length - 1] & TIMEY:
+        return False
+    if _is_negated_by_order(kinds, a0, length, n):
         return False
     for i in range(a0 + length, a1):
         if kinds[i] & (TIMEY | ORDER) or marks[i] & HARD:

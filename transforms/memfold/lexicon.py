@@ -64,10 +64,14 @@ Report = tuple[Words, Words, Words, bool]
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A run of words and what stands in its place: nothing for a filler, one token for a phrase with a class."""
+    """A run of words and what stands in its place: nothing for a filler, one token for a phrase with a class.
+
+    One that must be ``set_off`` counts only between commas, full stops or the ends of the text.
+    """
 
     words: Words
     becomes: Words
+    set_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def language(code: str) -> Language:
         return Language(code, {})
     table = _read(code)
     fillers = table.get("fillers", {})
-    opening_texts = [*fillers.get("opening", []), *fillers.get("anywhere", [])]
+    opening_texts = [text for group in ("opening", "anywhere", "set_off") for text in fillers.get(group, [])]
     openings = sorted({_cut(text, code) for text in opening_texts}, key=lambda words: (-len(words), words))
     return Language(
         code,
@@ -326,6 +330,8 @@ def _phrases(table: dict[str, Any]) -> Iterator[Phrase]:
                 yield Phrase(words, (joined(words),))
     for text in table.get("fillers", {}).get("anywhere", []):
         yield Phrase(_cut(text, table["language"]), ())
+    for text in table.get("fillers", {}).get("set_off", []):
+        yield Phrase(_cut(text, table["language"]), (), set_off=True)
     for before, filler in table.get("fillers", {}).get("after", []):
         yield Phrase((before, filler), (before,))
     verbs = table.get("verbs", {}).get("agreement", [])

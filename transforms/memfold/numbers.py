@@ -19,7 +19,7 @@ def number_at(tokens: list[Token], at: int, lang: Language) -> tuple[str, int] |
     token = tokens[at]
     if token.kind == NUMERIC:
         return _multiplied(tokens, at + 1, lang, _digits(token.word, lang), 1)
-    if token.word.startswith("#"):
+    if token.kind == "word" and token.word.startswith("#"):
         return token.word[1:], 1
     if token.kind == "character":
         return _cjk_number(tokens, at, lang)
@@ -80,8 +80,12 @@ def _cjk_number(tokens: list[Token], at: int, lang: Language) -> tuple[str, int]
 
 
 def _is_colloquial(values: list[int]) -> bool:
-    """ "Three four" are three or four, and "three hundred five" without a nought is 350: such a run stays as it is."""
-    if len(values) == 2 and all(0 < value < 10 for value in values):
+    """A run that is not read digit by digit, and stays as it is.
+
+    "Three four" are three or four, "one three five" Monday, Wednesday and Friday, and "three hundred five" without a
+    nought is 350.
+    """
+    if len(values) in (2, 3) and all(0 < value < 10 for value in values):
         return True
     return len(values) > 1 and 0 < values[-1] < 10 and values[-2] >= 100
 

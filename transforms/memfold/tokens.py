@@ -251,7 +251,7 @@ CASE_IN_UNIT = {
 # A text of more words than this with capitals on all of them is a headline, not a name.
 LONGEST_NAME = 4
 # Short for a name, and another word in small letters.
-ACRONYMS = frozenset({"IT", "WHO", "AIDS"})
+ACRONYMS = frozenset({"IT", "WHO", "AIDS", "US"})
 # Kinds of token whose case is kept where it is a value.
 CASED = frozenset({"word", "word_with_marks", "hyphenated", "id"})
 SECRETS = frozenset(
@@ -301,7 +301,7 @@ SCANNER = regex.compile(
     | (?P<abbreviation>(?<!\w)(?:\p{{L}}\.){{2,}}(?:\p{{L}}(?!\w))?)
     | (?P<code>(?<!\w)(?:[A-Za-z]\+\+|[A-Za-z]\#)(?!\w)
         |\$\{{?\w*[A-Za-z]\w*\}}?|<[A-Za-z][\w -]*>|(?<!\w)(?:(?<!\*)\*)?\.[A-Za-z][\w.-]*\w)
-    | (?P<handle>(?<!\w)@[\w.-]*\w)
+    | (?P<handle>(?<!\w)@[\w.-]*\w|(?<![\w\#&/])\#\p{{L}}[\w-]*(?<=[\p{{L}}\p{{N}}]))
     | (?P<id>(?=(?:{ALNUM}|[-.:&](?={ALNUM}))*?(?:[\p{{N}}_]|{LETTER}[.&]{LETTER}|(?<!\p{{L}}){LETTER}+:{LETTER}+(?!://|\p{{L}}))){ALNUM}+(?:[-._:&]{ALNUM}+)*)
     | (?P<hyphenated>{LETTER}+(?:-{LETTER}+)+(?:'{LETTER}+)*)
     | (?P<word_with_marks>{LETTER}+(?:'{LETTER}+)*)
