@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -qq --constr
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve-demo test test-long bench clean
+.PHONY: help demo serve-demo test test-long bench docs clean
 
 help:
 	@echo "make demo       install into $(VENV), then plan, apply and explain a pass over the sample store"
@@ -15,6 +15,7 @@ help:
 	@echo "make test       install what the tests need, then lint, type check and test"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make bench      seconds for a plan over 1,000 memories; memfold cluster beside its peers on SIZE=100000 texts"
+	@echo "make docs       the pages of docs/ as a site, in ./site; writes the reference again from the code"
 	@echo "make clean      remove $(VENV), caches and what the demo wrote"
 	@echo "PYTHON=/path/to/python3.12 picks the interpreter that $(VENV) is made with"
 
@@ -41,8 +42,12 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/plan_1000.py
 	$(BIN)/python benchmarks/peer_comparison.py --size $(SIZE)
 
+docs: $(VENV)/.installed-dev
+	$(BIN)/python docs/reference/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) demo demo-prefect .mypy_cache .ruff_cache .pytest_cache .hypothesis .prefect dist build
+	rm -rf $(VENV) site demo demo-prefect .mypy_cache .ruff_cache .pytest_cache .hypothesis .prefect dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written when an install is complete, so that the next call starts at once and an interrupted one begins again.
