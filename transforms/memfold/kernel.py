@@ -36,7 +36,9 @@ FUNCTION = JOINS | BIT["adjunct"] | BIT["function"]
 STARTS_ADJUNCT = BIT["adjunct"] | DATE | TIME
 BIT_ADJUNCT, BIT_IDENTIFIER, SUBJECT = BIT["adjunct"], BIT["identifier"], BIT["subject"]
 BIT_FUNCTION = BIT["function"]
-LIST_HEAD = BIT["verb"] | BIT["preposition"]
+VERB = BIT["verb"]
+LIKING = POLARITY | VERB
+LIST_HEAD = VERB | BIT["preposition"]
 FIXED_IN_LIST = (
     NUMBER | TIME | NEGATION | LIMIT | CONDITION | QUESTION | ORDER | MODAL | BIT["direction"] | BIT["preposition"]
 )
@@ -389,7 +391,10 @@ def _adds_only(tokens, marks, kinds, start, end, length, traits):  # type: ignor
     first = start + length
     joint = kinds[first]
     narrowed = disjoint = False
+    # "Use tabs" and "... in Makefiles", "likes coffee" and "... in the morning": what is told or liked, only there.
+    limited = kinds[start] & VERB != 0
     for i in range(start, first):
+        limited = limited or kinds[i] & LIKING == LIKING
         narrowed = narrowed or kinds[i] & NARROWED != 0
         disjoint = disjoint or kinds[i] & NEGATION != 0
     # "The timeout is 30 s" and "... for uploads": a value that is set holds where it is said to hold.
@@ -400,6 +405,9 @@ def _adds_only(tokens, marks, kinds, start, end, length, traits):  # type: ignor
             return False
     elif traits & UNSPACED:
         if not marks[first] & BOUNDARY:
+            return False
+    elif limited:
+        if not (marks[first] & BOUNDARY or joint & COORDINATOR):
             return False
     elif not (marks[first] & BOUNDARY or joint & (JOINS | TIMEY)):
         return False
