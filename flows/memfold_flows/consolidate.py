@@ -23,8 +23,8 @@ def consolidate(
     *,
     scopes: list[str] | None = None,
     as_of: datetime | None = None,
-    thresholds: Thresholds = Thresholds(),  # noqa: B008  (frozen by use: a flow's form needs the value)
-    approval: Approval = Approval(),  # noqa: B008
+    approval: Approval = Approval(),  # noqa: B008  (frozen by use: a flow's form needs the value)
+    thresholds: Thresholds = Thresholds(),  # noqa: B008
     store_options: dict[str, Any] | None = None,
 ) -> State[Any]:
     """Plan, gate and apply one pass over a store, due or not.
@@ -36,8 +36,8 @@ def consolidate(
         store: The store, as scheme:path.
         scopes: Only these scopes; all of them where this is left out.
         as_of: Plan as of this moment; now where this is left out.
-        thresholds: What a pass may lose, prune and promote.
         approval: Whether a person looks at the plan first.
+        thresholds: What a pass may lose, prune and promote.
         store_options: How to open the store, such as in_place or out for an archive.
     """
     request = Request(store, store_options or {}, thresholds, approval=approval, as_of=as_of)

@@ -21,13 +21,14 @@ class Thresholds(BaseModel):
         default=None, ge=0, le=1, description="Share of a scope's memories that a pass may lose (0.25)."
     )
     on_excess: Literal["reject", "fit"] | None = Field(
-        default=None, description="Over that limit: reject writes nothing of the scope, fit stops at the limit."
+        default=None,
+        description="Over that limit: reject writes nothing of the scope, fit stops at the limit (reject).",
     )
     strict_entries: bool | None = Field(
-        default=None, description="Count exact copies and expired memories as lost too."
+        default=None, description="Count exact copies and expired memories as lost too (no)."
     )
     max_lost_rows: int | None = Field(
-        default=None, ge=0, description="Most memories that a scope may lose, whatever their share."
+        default=None, ge=0, description="Most memories that a scope may lose, whatever their share (no bound)."
     )
     max_rolling_loss_fraction: float | None = Field(
         default=None, ge=0, le=1, description="Share that a scope may lose over 30 days, all passes together (0.5)."
@@ -39,10 +40,10 @@ class Thresholds(BaseModel):
         description="Share of a scope that may have expired before it looks like a mistake (0.5).",
     )
     supersede: Literal["report", "archive"] | None = Field(
-        default=None, description="What a newer memory does to the one it replaces."
+        default=None, description="What becomes of a memory that a newer one replaces: report or archive it (report)."
     )
     across_sessions: bool | None = Field(
-        default=None, description="Fold twins of two sessions where the store recalls by session."
+        default=None, description="Fold twins of two sessions where the store recalls by session (no)."
     )
     stale_min_age_days: float | None = Field(
         default=None, ge=0, description="Prune memories at least this old, if the other stale thresholds hold too."
@@ -64,6 +65,17 @@ class Thresholds(BaseModel):
         default=None, ge=0, description="Promote memories used at least this often."
     )
     promote_min_age_days: float | None = Field(default=None, ge=0, description="Promote memories at least this old.")
+    promote_min_evidence: int | None = Field(
+        default=None, ge=0, description="Promote memories that this many replay batches tell again."
+    )
+    max_memories: int | None = Field(
+        default=None, ge=1, description="Most memories of a scope; above it those with the lowest score go (no bound)."
+    )
+    newborn_grace_days: float | None = Field(default=None, ge=0, description="None of them younger than this goes (3).")
+    preset: Literal["evo"] | None = Field(
+        default=None,
+        description="Settings of a system where none is set here: evo keeps at most 200 memories a scope, and fits.",
+    )
 
     def given(self) -> dict[str, Any]:
         """The thresholds that were given, as ``settings.load`` takes them."""

@@ -1,7 +1,7 @@
-"""A large archive cut into shards: every memory of a scope in one of them, each row as the source has it.
+"""A large archive cut into Parquet shards: every memory of a scope in one of them, each row as the source has it.
 
-Shards are of the source's own format, not of a common one: a line stays the same bytes, and fields that memfold has no
-name for (vectors among them) come through a backfill untouched.
+A shard of a JSONL archive holds its lines to the byte, beside the scope of each; a shard of a Parquet archive has the
+columns of its source. So fields that memfold has no name for (vectors among them) come through a backfill untouched.
 """
 
 from __future__ import annotations
@@ -9,27 +9,29 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, TypeAlias
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memfold.errors import BadUsage
-from memfold_flows.files import PRIVATE_FOLDER
+from memfold_flows.files import PRIVATE_FOLDER, replacing
 from memfold_flows.stores import urls
 from memfold_flows.stores.archive_fields import SCOPE_FIELDS, FieldReader
 from memfold_flows.stores.jsonl import JsonlSource
 from memfold_flows.stores.parquet import ParquetSource
 
 _ROWS_AT_ONCE = 8192
-_ROWS_PER_GROUP = 4096
+#: Rows of one shard that are held in memory until they are written, so that many shards of long rows stay bounded.
+_ROWS_PER_GROUP = 1024
+_LINES = pa.schema([pa.field("scope", pa.string(), nullable=False), pa.field("line", pa.binary(), nullable=False)])
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: A scope of more than so many times the usual shard is one of its own.
 _LARGE = 2
@@ -100,76 +102,83 @@ def cut(archive: Archive, folder: Path, *, shards: int) -> list[Shard]:
     for left_over in (path for pattern in ("input.*", "whole.*") for path in folder.glob(f"*/{pattern}")):
         left_over.unlink()
     sizes: Counter[str] = Counter()
-    with _Writers(archive, folder) as writers:
-        for scope, row in _rows(archive):
-            writers.write(_shard_of(scope, shards), row)
-            sizes[scope] += 1
+    with _Writers(folder) as writers:
+        for scopes, rows in chain.from_iterable(_batches(archive, file) for file in archive.files):
+            writers.write([_shard_of(scope, shards) for scope in scopes], rows)
+            sizes.update(scopes)
     usual = max(sum(sizes.values()) // shards, 1)
-    large = {scope: _hash(scope) for scope, rows in sizes.items() if rows > _LARGE * usual}
-    for number in sorted({_shard_of(scope, shards) for scope in large}):
-        _take_out(archive, folder, number, large)
+    large = {scope: f"scope-{_hash(scope)}" for scope, rows in sizes.items() if rows > _LARGE * usual}
+    for name in sorted({_shard_of(scope, shards) for scope in large}):
+        _take_out(archive, folder, name, large)
     for path in folder.iterdir():
-        if not input_file(archive, folder, path.name).exists():
+        if not input_file(folder, path.name).exists():
             shutil.rmtree(path)
-    return _found(archive, folder)
+    return _found(folder)
 
 
-def input_file(archive: Archive, folder: Path, name: str) -> Path:
+def input_file(folder: Path, name: str) -> Path:
     """Where the memories of a shard lie."""
-    return folder / name / f"input.{archive.scheme}"
+    return folder / name / "input.parquet"
 
 
-Row: TypeAlias = bytes | pa.Table
+def unpack(file: Path, lines: Path) -> None:
+    """Write the lines of a shard of a JSONL archive, as the archive had them."""
+    with replacing(lines) as target, pq.ParquetFile(file) as source:
+        for batch in source.iter_batches(_ROWS_AT_ONCE, columns=["line"]):
+            target.writelines(batch.column("line").to_pylist())
 
 
-def _rows(archive: Archive) -> Iterator[tuple[str, Row]]:
+#: The scope of each row, and the rows as a shard has them.
+Batch = tuple[list[str], pa.Table]
+
+
+def _batches(archive: Archive, file: Path) -> Iterator[Batch]:
     read = _lines if archive.scheme == "jsonl" else _table_rows
-    for file in archive.files:
-        yield from read(file, archive.scope_fields)
+    return read(file, archive.scope_fields)
 
 
-def _lines(file: Path, scope_fields: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+def _lines(file: Path, scope_fields: tuple[str, ...]) -> Iterator[Batch]:
     memories = JsonlSource(file, FieldReader(scope_fields)).memories()
     with file.open("rb", buffering=1 << 20) as source:
-        lines = enumerate(source)
-        for place, memory in memories:
-            line = next(line for at, line in lines if at == place)  # blank lines are no memories
-            yield memory.scope, line.removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r\n") + b"\n"
+        numbered = enumerate(source)
+        while some := list(islice(memories, _ROWS_PER_GROUP)):
+            # Blank lines are no memories.
+            lines = [next(line for at, line in numbered if at == place) for place, _ in some]
+            scopes = [memory.scope for _, memory in some]
+            whole = [_closed(line.removeprefix(_BYTE_ORDER_MARK)) for line in lines]
+            yield scopes, pa.table({"scope": scopes, "line": whole}, schema=_LINES)
 
 
-def _table_rows(file: Path, scope_fields: tuple[str, ...]) -> Iterator[tuple[str, pa.Table]]:
+def _closed(line: bytes) -> bytes:
+    return line if line.endswith(b"\n") else line + b"\n"
+
+
+def _table_rows(file: Path, scope_fields: tuple[str, ...]) -> Iterator[Batch]:
     memories = ParquetSource(file, FieldReader(scope_fields)).memories()
     with pq.ParquetFile(file) as source:
-        for batch in source.iter_batches(_ROWS_AT_ONCE):
-            rows = pa.Table.from_batches([batch])
-            scopes = [memory.scope for _, memory in islice(memories, rows.num_rows)]
-            for at, scope in enumerate(scopes):
-                yield scope, rows.slice(at, 1)
+        for batch in source.iter_batches(_ROWS_PER_GROUP):
+            yield [memory.scope for _, memory in islice(memories, batch.num_rows)], pa.Table.from_batches([batch])
 
 
-def _take_out(archive: Archive, folder: Path, number: str, large: dict[str, str]) -> None:
+def _take_out(archive: Archive, folder: Path, name: str, large: dict[str, str]) -> None:
     """Give each large scope of a shard a shard of its own."""
-    whole = input_file(archive, folder, number)
-    before = whole.rename(whole.with_name(f"whole.{archive.scheme}"))
-    source = Archive(archive.scheme, before, (before,), archive.scope_option)
-    with _Writers(archive, folder) as writers:
-        for scope, row in _rows(source):
-            writers.write(f"scope-{large[scope]}" if scope in large else number, row)
+    whole = input_file(folder, name)
+    before = whole.rename(whole.with_name("whole.parquet"))
+    with _Writers(folder) as writers:
+        for scopes, rows in _lines_of_shard(before) if archive.scheme == "jsonl" else _batches(archive, before):
+            writers.write([large.get(scope, name) for scope in scopes], rows)
     before.unlink()
 
 
-def _found(archive: Archive, folder: Path) -> list[Shard]:
-    names = sorted(path.name for path in folder.iterdir())
-    return [
-        Shard(name, _count(input_file(archive, folder, name)), is_large=name.startswith("scope-")) for name in names
-    ]
+def _lines_of_shard(file: Path) -> Iterator[Batch]:
+    with pq.ParquetFile(file) as source:
+        for batch in source.iter_batches(_ROWS_AT_ONCE):
+            yield batch.column("scope").to_pylist(), pa.Table.from_batches([batch])
 
 
-def _count(file: Path) -> int:
-    if file.suffix == ".parquet":
-        return int(pq.read_metadata(file).num_rows)
-    with file.open("rb", buffering=1 << 20) as lines:
-        return sum(1 for _ in lines)
+def _found(folder: Path) -> list[Shard]:
+    rows = {path.parent.name: pq.read_metadata(path).num_rows for path in sorted(folder.glob("*/input.parquet"))}
+    return [Shard(name, count, is_large=name.startswith("scope-")) for name, count in rows.items()]
 
 
 def _hash(scope: str) -> str:
@@ -184,9 +193,8 @@ def _shard_of(scope: str, shards: int) -> str:
 class _Writers:
     """The files of all shards, each opened when its first row comes."""
 
-    archive: Archive
     folder: Path
-    _open: dict[str, Any] = field(default_factory=dict)
+    _open: dict[str, _ShardWriter] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> _Writers:
@@ -197,35 +205,37 @@ class _Writers:
     ) -> None:
         self._stack.close()
 
-    def write(self, name: str, row: Row) -> None:
-        writer = self._open.get(name)
-        if writer is None:
-            path = input_file(self.archive, self.folder, name)
-            path.parent.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-            file = self._stack.enter_context(
-                os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
-            )
-            writer = self._open[name] = file if self.archive.scheme == "jsonl" else self._table_writer(path, file)
-        writer.write(row)
+    def write(self, names: list[str], rows: pa.Table) -> None:
+        """Write each row to the shard of this name, in their order."""
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, name in enumerate(names):
+            places[name].append(place)
+        for name, some in places.items():
+            (self._open.get(name) or self._opened(name)).write(rows.take(some))
 
-    def _table_writer(self, path: Path, file: BinaryIO) -> _TableWriter:
-        writer = _TableWriter(file, path)
+    def _opened(self, name: str) -> _ShardWriter:
+        path = input_file(self.folder, name)
+        path.parent.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        file = self._stack.enter_context(os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"))
+        writer = self._open[name] = _ShardWriter(file, path)
         self._stack.callback(writer.close)
         return writer
 
 
-class _TableWriter:
-    """Rows of one schema into a Parquet file, row group by row group."""
+class _ShardWriter:
+    """The rows of one shard into a Parquet file; how they come in does not show in its bytes."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file = file
         self._path = path
-        self._rows: list[pa.Table] = []
+        self._waiting: list[pa.Table] = []
+        self._rows = 0
         self._writer: pq.ParquetWriter | None = None
 
-    def write(self, row: pa.Table) -> None:
-        self._rows.append(row)
-        if len(self._rows) == _ROWS_PER_GROUP:
+    def write(self, rows: pa.Table) -> None:
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+        while self._rows >= _ROWS_PER_GROUP:
             self._flush()
 
     def close(self) -> None:
@@ -235,13 +245,20 @@ class _TableWriter:
             self._writer.close()
 
     def _flush(self) -> None:
-        rows = pa.concat_tables(self._rows).unify_dictionaries().combine_chunks()
-        self._rows = []
+        if any(rows.schema != self._waiting[0].schema for rows in self._waiting):
+            self._refuse()
+        waiting = pa.concat_tables(self._waiting)
+        group = waiting.slice(0, _ROWS_PER_GROUP).unify_dictionaries().combine_chunks()
+        self._waiting = [waiting.slice(_ROWS_PER_GROUP)]
+        self._rows -= group.num_rows
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._file, rows.schema, compression="zstd", compression_level=3)
-        elif self._writer.schema != rows.schema:
-            raise BadUsage(
-                f"the files of this archive have different columns; {self._path.parent.name} was not written. "
-                "Give them the same columns, or backfill them one at a time."
-            )
-        self._writer.write_table(rows, row_group_size=rows.num_rows)
+            self._writer = pq.ParquetWriter(self._file, group.schema, compression="zstd", compression_level=3)
+        elif self._writer.schema != group.schema:
+            self._refuse()
+        self._writer.write_table(group, row_group_size=group.num_rows)
+
+    def _refuse(self) -> None:
+        raise BadUsage(
+            f"the files of this archive have different columns; {self._path.parent.name} was not written. "
+            "Give them the same columns, or backfill them one at a time."
+        )

@@ -19,9 +19,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from memfold.errors import BadUsage, StoreError
-from memfold_flows import pipeline
+from memfold_flows import pipeline, summaries
 from memfold_flows.files import replacing, write_bytes
-from memfold_flows.partition import Archive, Shard, cut, input_file
+from memfold_flows.partition import Archive, Shard, cut, input_file, unpack
 from memfold_flows.receipts import State
 from memfold_flows.runs import RunDirectory
 from memfold_flows.settings import Settings
@@ -110,7 +110,7 @@ def as_of_before(folder: Path) -> datetime | None:
 def consolidate_shard(job: Job, shard: Shard) -> ShardOutcome:
     """Consolidate one shard into ``output``, unless that is done already."""
     folder = job.shards_folder / shard.name
-    source = input_file(job.archive, job.shards_folder, shard.name)
+    source = input_file(job.shards_folder, shard.name)
     output = folder / f"output.{job.archive.scheme}"
     key = _key(job, source)
     done = _read(folder / "done.json")
@@ -119,7 +119,13 @@ def consolidate_shard(job: Job, shard: Shard) -> ShardOutcome:
     for left_over in (folder / "run", folder / ".memfold"):
         shutil.rmtree(left_over, ignore_errors=True)
     output.unlink(missing_ok=True)
-    outcome = _consolidate(job, shard, source, output)
+    if job.archive.scheme == "jsonl":
+        lines = folder / "lines.jsonl"
+        unpack(source, lines)
+        outcome = _consolidate(job, shard, lines, output)
+        lines.unlink()
+    else:
+        outcome = _consolidate(job, shard, source, output)
     write_bytes(folder / "done.json", _json({"key": key, "output": _sha256(output), "outcome": asdict(outcome)}))
     return outcome
 
@@ -144,7 +150,7 @@ def assemble(job: Job, shards: Sequence[Shard]) -> Path:
 
 
 def report(job: Job, outcomes: Sequence[ShardOutcome]) -> dict[str, Any]:
-    """What the backfill came to: the totals and each shard; also written to ``report.json``."""
+    """What the backfill came to: the totals and each shard; also written to ``report.json`` and ``report.md``."""
     names = ("rows", "merged", "pruned", "promoted", "lost", "scopes", "scopes_refused")
     totals = {name: sum(getattr(outcome, name) for outcome in outcomes) for name in names}
     failed = [outcome for outcome in outcomes if outcome.error is not None]
@@ -159,6 +165,7 @@ def report(job: Job, outcomes: Sequence[ShardOutcome]) -> dict[str, Any]:
         "shards": [asdict(outcome) for outcome in outcomes],
     }
     write_bytes(job.folder / "report.json", _json(value))
+    write_bytes(job.folder / "report.md", summaries.backfill(value).encode())
     return value
 
 

@@ -21,8 +21,8 @@ from memfold import frames, gate, models
 from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError, PlanDamaged
 from memfold.policy import Policy
 from memfold_flows import changes as feed
-from memfold_flows import intake, replay
-from memfold_flows.files import PRIVATE_FILE, PRIVATE_FOLDER
+from memfold_flows import intake, replay, summaries
+from memfold_flows.files import PRIVATE_FILE, PRIVATE_FOLDER, write_bytes
 from memfold_flows.receipts import (
     LossLimit,
     PlanReport,
@@ -115,6 +115,7 @@ def judge(store: MemoryStore, run: RunDirectory, scopes: Collection[str] | None,
     verdict = gate.judge(run.read("plan"), run.read("tally"), snapshot=run.read("snapshot"), policy=policy, now=now)
     run.write("tally", verdict.tally)
     report = replace(read_report(run, store=store.url), left_alone=dict(getattr(store, "left_alone", {})))
+    write_bytes(run.path / "plan.md", summaries.plan(report).encode())
     run.seal(_manifest(run, report, policy, scopes, created=now))
     logger.info("the plan is %s", report.verdict)
     return report
@@ -240,6 +241,7 @@ def write_receipt(
     # An apply that was cut off after its last commit has no receipt yet.
     if report.already_applied_at is None or run.read_json("receipt.json") is None:
         feed.write_applied(run, landed)
+        write_bytes(run.path / "receipt.md", summaries.outcome(receipt).encode())
         run.write_json("receipt.json", receipt.as_json())
         # What was refused is there to be looked at, so its texts stay.
         if not keep_snapshots and receipt.state is not State.REJECTED:

@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 def sweep(
     store: str,
     *,
-    timing: Timing = Timing(),  # noqa: B008  (frozen by use: a flow's form needs the value)
+    approval: Approval = Approval(),  # noqa: B008  (frozen by use: a flow's form needs the value)
+    timing: Timing = Timing(),  # noqa: B008
     thresholds: Thresholds = Thresholds(),  # noqa: B008
-    approval: Approval = Approval(),  # noqa: B008
     store_options: dict[str, Any] | None = None,
 ) -> State[Any]:
     """Consolidate every scope of a store that is due, and leave the others alone.
@@ -34,9 +34,9 @@ def sweep(
 
     Args:
         store: The store, as scheme:path.
+        approval: Whether a person looks at the plan first.
         timing: When a scope is due.
         thresholds: What a pass may lose, prune and promote.
-        approval: Whether a person looks at the plan first.
         store_options: How to open the store, such as in_place for an archive.
     """
     request = Request(store, store_options or {}, thresholds, timing, approval)

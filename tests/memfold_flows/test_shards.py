@@ -61,6 +61,36 @@ def test_a_scope_is_never_cut_in_two(job: Job) -> None:
     assert sum(shard.rows for shard in found) == 541
 
 
+def test_shards_are_parquet_that_anyone_can_read(job: Job) -> None:
+    """A shard of a JSONL archive holds the lines as they were, with the scope of each."""
+    import duckdb
+
+    found = cut(job.archive, job.shards_folder, shards=4)
+
+    with duckdb.connect() as connection:
+        rows = connection.execute(f"select scope, line from '{job.shards_folder}/*/input.parquet'").fetchall()
+    assert sorted(line for _, line in rows) == sorted(job.archive.files[0].read_bytes().splitlines(keepends=True))
+    assert {(scope, json.loads(line)["scope"]) for scope, line in rows} == {(scope, scope) for scope, _ in rows}
+    assert len(rows) == sum(shard.rows for shard in found)
+
+
+def test_a_shard_has_the_same_bytes_whatever_stands_between_its_rows(
+    archive: Callable[..., Path], tmp_path: Path
+) -> None:
+    """So a corrected archive keeps the shards in which nothing was corrected; here 3,000 rows of another scope come."""
+    attic, cellar = memories("attic", 1_500), memories("cellar", 1_500)
+    alone = find_archive(f"jsonl:{archive(attic, 'alone.jsonl')}")
+    mixed = [row for pair in zip(cellar, attic, strict=True) for row in pair] + memories("hall", 1_500)
+    together = find_archive(f"jsonl:{archive(mixed, 'together.jsonl')}")
+
+    cut(alone, tmp_path / "one", shards=1)
+    cut(together, tmp_path / "three", shards=512)
+
+    shard = {path.read_bytes() for path in (tmp_path / "three").glob("*/input.parquet")}
+    assert len(shard) == 3
+    assert (tmp_path / "one/0000/input.parquet").read_bytes() in shard
+
+
 def test_lines_keep_their_bytes(archive: Callable[..., Path], tmp_path: Path) -> None:
     """What memfold does not change comes through as it was, vectors and odd spelling too; a cut-off end is closed."""
     source = archive([])
@@ -74,7 +104,7 @@ def test_lines_keep_their_bytes(archive: Callable[..., Path], tmp_path: Path) ->
 
     _work(job)
 
-    assert job.result.read_bytes() == lines[0].replace(b"\r\n", b"\n") + lines[2] + b"\n"
+    assert job.result.read_bytes() == lines[0] + lines[2] + b"\n"
 
 
 def test_the_archive_holds_every_scope_consolidated(job: Job) -> None:
@@ -87,6 +117,9 @@ def test_the_archive_holds_every_scope_consolidated(job: Job) -> None:
     report = json.loads((job.folder / "report.json").read_bytes())
     assert (report["state"], report["rows"], report["merged"], report["rows_after"]) == ("Consolidated", 541, 41, 500)
     assert {outcome.state for outcome in outcomes} == {"Consolidated"}
+    page = (job.folder / "report.md").read_text()
+    assert page.startswith("# Consolidated\n\n541 memories, 500 after it; archive: ")
+    assert page.count("| Consolidated |") == len(outcomes)
 
 
 def test_a_parquet_folder_gives_what_its_jsonl_gives(job: Job, tmp_path: Path) -> None:
@@ -156,4 +189,5 @@ def _work(job: Job) -> Sequence[ShardOutcome]:
 
 
 def _rows(job: Job, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in input_file(job.archive, job.shards_folder, name).read_text().splitlines()]
+    table = pq.read_table(input_file(job.shards_folder, name), partitioning=None)
+    return [json.loads(line) for line in table["line"].to_pylist()]

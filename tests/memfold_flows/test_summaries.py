@@ -18,6 +18,17 @@ def test_a_plan_says_what_it_would_lose(tea: Kitchen, nights: Nights) -> None:
     assert summaries.warnings(report) == []
 
 
+def test_a_run_directory_holds_its_plan_and_receipt_as_pages(tea: Kitchen, nights: Nights) -> None:
+    """The same text as Prefect shows, for whoever looks into the folder without it."""
+    run, report = nights.plan(tea.store)
+    planned = (run.path / "plan.md").read_text(encoding="utf-8")
+
+    receipt = nights.apply(tea.store, run)
+
+    assert planned == summaries.plan(report)
+    assert (run.path / "receipt.md").read_text(encoding="utf-8") == summaries.outcome(receipt)
+
+
 def test_what_a_person_should_look_at_is_named(tea: Kitchen, nights: Nights) -> None:
     """A scope that is refused, and one that loses more than half of what it may."""
     tea.remember("attic-1", "A box of old maps", scope="attic", age=40 * DAY)
