@@ -12,6 +12,7 @@ from memfold.errors import StoreError, Transient
 from memfold_flows.stores import bookkeeping
 from memfold_flows.stores.base import Landed, Rejection, RunRecord, RunRef
 from memfold_flows.stores.bookkeeping import Bookkeeping
+from memfold_flows.stores.ledger_tables import SqliteTables
 
 NOW = datetime(2026, 11, 30, 3, 0, tzinfo=UTC)
 SOON = NOW + timedelta(minutes=2)
@@ -21,7 +22,7 @@ NIGHT = RunRef("night-1", "/var/runs/night-1", "digest")
 @pytest.fixture
 def ledger():
     """An empty ledger in memory."""
-    book = Bookkeeping(sqlite3.connect(":memory:", isolation_level=None))
+    book = Bookkeeping(SqliteTables(sqlite3.connect(":memory:", isolation_level=None)))
     book.prepare()
     return book
 
@@ -29,7 +30,7 @@ def ledger():
 def test_a_store_without_tables_reads_as_one_without_history():
     """Reading asks for nothing to be made."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    book = Bookkeeping(connection)
+    book = Bookkeeping(SqliteTables(connection))
 
     assert (book.run("night-1"), book.runs(), book.landed("night-1", "apply")) == (None, [], [])
     assert (book.resolve("ann"), book.losses(NOW), book.rejected().num_rows) == ("ann", {}, 0)
@@ -146,18 +147,18 @@ def test_a_lease_that_was_given_back_is_free_and_its_number_is_not_used_again(le
 
 def test_tables_of_a_newer_memfold_are_refused(ledger):
     """An old program must not guess what a new one meant."""
-    ledger._connection.execute("update memfold_meta set value = '3' where name = 'schema_version'")
+    ledger._tables.write("update memfold_meta set value = '3' where name = 'schema_version'")
 
     with pytest.raises(StoreError, match="version 3, this memfold knows 2"):
-        Bookkeeping(ledger._connection)
+        Bookkeeping(ledger._tables)
 
 
 def test_tables_of_the_first_version_get_what_was_added_since(ledger):
     """A store that an earlier memfold wrote keeps what it knows, and reads as one without state until then."""
-    connection = ledger._connection
+    connection = ledger._tables._connection
     ledger.begin(NIGHT, NOW)
     connection.executescript("drop table memfold_state; drop table memfold_replay; update memfold_meta set value = '1'")
-    book = Bookkeeping(connection)
+    book = Bookkeeping(SqliteTables(connection))
     assert (book.state("team"), book.noted_by("team"), book.replay(), book.count_replay("team")) == (
         ScopeState(),
         None,
@@ -168,7 +169,7 @@ def test_tables_of_the_first_version_get_what_was_added_since(ledger):
     book.prepare()
 
     book.append_replay("team", "{}", NOW)
-    assert Bookkeeping(connection).count_replay("team") == 1
+    assert Bookkeeping(SqliteTables(connection)).count_replay("team") == 1
     assert book.run("night-1") is not None
 
 
@@ -201,7 +202,7 @@ def test_replay_batches_wait_in_the_order_they_came(ledger):
     ledger.consume_replay([batch.batch for batch in read])
     assert [batch.batch_json for batch in ledger.replay(["team"])] == ["batch 20", "batch 21", "batch 22"]
     assert (ledger.count_replay("team"), ledger.count_replay("other")) == (3, 1)
-    assert ledger._connection.execute("select count(*) from memfold_replay").fetchone() == (24,)
+    assert ledger._tables.read("select count(*) from memfold_replay") == [(24,)]
 
 
 def test_a_file_store_has_its_ledger_in_a_folder_beside_it(tmp_path):

@@ -1,14 +1,13 @@
-"""The ledger: memfold's own tables, prefixed memfold_, on a SQLite connection.
+"""The ledger: memfold's own tables, prefixed memfold_, in a database.
 
 They stand beside the data, so that what happened and the record of it land in one transaction. File stores keep them
-in ``.memfold/<name>.db`` beside the archive. Every statement names the main database: where a store attaches a second
-one, its ledger is that of the first. Times are whole microseconds since 1970, UTC.
+in ``.memfold/<name>.db`` beside the archive. The SQL is what SQLite and PostgreSQL both understand; what differs
+is in ``ledger_tables.py``. Times are whole microseconds since 1970, UTC.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -30,56 +29,10 @@ from memfold_flows.stores.base import (
     Step,
 )
 from memfold_flows.stores.connections import connect_creating, connect_reading, require_database, sqlite_errors
-
-SCHEMA_VERSION = 2
+from memfold_flows.stores.ledger_tables import SCHEMA_VERSION, LedgerTables, SqliteTables
 
 # Below the 999 parameters that an old SQLite allows.
 _IDS_PER_QUERY = 900
-
-#: The tables that each version added.
-_TABLES = {
-    1: """
-create table main.memfold_meta (name text primary key, value text not null) strict, without rowid;
-create table main.memfold_runs (
-    run_id text primary key, directory text not null, digest text not null,
-    began_at integer not null, applied_at integer, undone_at integer
-) strict, without rowid;
-create table main.memfold_applied (
-    run_id text not null, step text not null check (step in ('apply', 'undo')), batch integer not null,
-    scope text not null, first_unit integer not null, last_unit integer not null,
-    landed_at integer not null, report text not null,
-    primary key (run_id, step, batch, scope)
-) strict, without rowid;
-create table main.memfold_redirects (
-    old_id text primary key, new_id text not null, run_id text not null
-) strict, without rowid;
-create table main.memfold_losses (
-    run_id text not null, scope text not null, lost integer not null, lost_at integer not null,
-    primary key (run_id, scope)
-) strict, without rowid;
-create table main.memfold_rejected (
-    memory_id text not null, into_id text, row_digest text not null, into_digest text
-) strict;
-create unique index main.memfold_rejected_once on memfold_rejected
-    (memory_id, row_digest, ifnull(into_id, ''), ifnull(into_digest, ''));
-create index main.memfold_rejected_into on memfold_rejected (into_id, into_digest);
-create table main.memfold_lease (
-    one integer primary key check (one = 1), holder text not null, fence integer not null, until integer not null
-) strict;
-""",
-    2: """
-create table main.memfold_state (
-    scope text primary key, run_id text not null,
-    last_consolidate_at integer, last_digest text, converged integer not null, multiplier real not null,
-    refused_at integer, refused_why text, refused_digest text
-) strict, without rowid;
-create table main.memfold_replay (
-    batch integer primary key, scope text not null, batch_json text not null,
-    created_at integer not null, consumed integer not null default 0
-) strict;
-create index main.memfold_replay_waiting on memfold_replay (scope, consumed, created_at);
-""",
-}
 
 
 class Bookkeeping:
@@ -89,11 +42,10 @@ class Bookkeeping:
         StoreError: the tables were made by a newer memfold.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._exists = bool(
-            connection.execute("select 1 from main.sqlite_schema where name = 'memfold_meta'").fetchone()
-        )
+    def __init__(self, tables: LedgerTables) -> None:
+        self._tables = tables
+        self._of = tables.prefix
+        self._exists = tables.exist()
         self._version = self._read_version()
         if self._version > SCHEMA_VERSION:
             raise StoreError(
@@ -106,10 +58,10 @@ class Bookkeeping:
         if self._version == SCHEMA_VERSION:
             return
         for version in range(self._version + 1, SCHEMA_VERSION + 1):
-            for statement in _TABLES[version].split(";\n"):
-                self._connection.execute(statement)
-        self._connection.execute(
-            "insert or replace into main.memfold_meta (name, value) values ('schema_version', ?)",
+            self._tables.create(version)
+        self._tables.write(
+            f"insert into {self._of}meta (name, value) values ('schema_version', ?) "
+            "on conflict (name) do update set value = excluded.value",
             (str(SCHEMA_VERSION),),
         )
         self._exists, self._version = True, SCHEMA_VERSION
@@ -122,20 +74,19 @@ class Bookkeeping:
         return self._runs("order by began_at desc, run_id desc", ())
 
     def begin(self, run: RunRef, at: datetime) -> None:
-        self._connection.execute(
-            "insert or ignore into main.memfold_runs (run_id, directory, digest, began_at) values (?, ?, ?, ?)",
+        self._tables.write(
+            f"insert into {self._of}runs (run_id, directory, digest, began_at) values (?, ?, ?, ?) "
+            "on conflict do nothing",
             (run.run_id, run.directory, run.digest, microseconds(at)),
         )
 
     def finish(self, run_id: str, step: Step, at: datetime) -> None:
         column = {"apply": "applied_at", "undo": "undone_at"}[step]
-        self._connection.execute(
-            f"update main.memfold_runs set {column} = ? where run_id = ?", (microseconds(at), run_id)
-        )
+        self._tables.write(f"update {self._of}runs set {column} = ? where run_id = ?", (microseconds(at), run_id))
 
     def landed(self, run_id: str, step: Step) -> list[Landed]:
         rows = self._read(
-            "select batch, scope, first_unit, last_unit, report, landed_at from main.memfold_applied "
+            f"select batch, scope, first_unit, last_unit, report, landed_at from {self._of}applied "
             "where run_id = ? and step = ? order by batch, scope",
             (run_id, step),
         )
@@ -145,8 +96,8 @@ class Bookkeeping:
         ]
 
     def land(self, run_id: str, step: Step, landed: Sequence[Landed], at: datetime) -> None:
-        self._connection.executemany(
-            "insert into main.memfold_applied (run_id, step, batch, scope, first_unit, last_unit, landed_at, report) "
+        self._tables.write_each(
+            f"insert into {self._of}applied (run_id, step, batch, scope, first_unit, last_unit, landed_at, report) "
             "values (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (run_id, step, part.batch, part.scope, part.first_unit, part.last_unit, microseconds(at), part.report)
@@ -157,7 +108,7 @@ class Bookkeeping:
     def resolve(self, memory_id: str) -> str:
         seen = {memory_id}
         current = memory_id
-        while step := self._read("select new_id from main.memfold_redirects where old_id = ?", (current,)):
+        while step := self._read(f"select new_id from {self._of}redirects where old_id = ?", (current,)):
             current = step[0][0]
             if current in seen:
                 break
@@ -165,45 +116,47 @@ class Bookkeeping:
         return current
 
     def redirect(self, run_id: str, into: Mapping[str, str]) -> None:
-        self._connection.executemany(
-            "insert or replace into main.memfold_redirects (old_id, new_id, run_id) values (?, ?, ?)",
+        self._tables.write_each(
+            f"insert into {self._of}redirects (old_id, new_id, run_id) values (?, ?, ?) "
+            "on conflict (old_id) do update set new_id = excluded.new_id, run_id = excluded.run_id",
             [(old, new, run_id) for old, new in sorted(into.items())],
         )
 
     def drop_redirects(self, ids: Collection[str]) -> None:
-        self._connection.executemany(
-            "delete from main.memfold_redirects where old_id = ?", [(memory_id,) for memory_id in sorted(ids)]
+        self._tables.write_each(
+            f"delete from {self._of}redirects where old_id = ?", [(memory_id,) for memory_id in sorted(ids)]
         )
 
     def losses(self, since: datetime, *, but: str = "") -> dict[str, int]:
         rows = self._read(
-            "select scope, sum(lost) from main.memfold_losses where lost_at > ? and run_id <> ? "
+            f"select scope, cast(sum(lost) as bigint) from {self._of}losses where lost_at > ? and run_id <> ? "
             "group by scope having sum(lost) > 0 order by scope",
             (microseconds(since), but),
         )
         return dict(rows)
 
     def lose(self, run_id: str, scope: str, rows: int, at: datetime) -> None:
-        self._connection.execute(
-            "insert into main.memfold_losses (run_id, scope, lost, lost_at) values (?, ?, ?, ?) "
-            "on conflict (run_id, scope) do update set lost = lost + excluded.lost, lost_at = excluded.lost_at",
+        self._tables.write(
+            f"insert into {self._of}losses as known (run_id, scope, lost, lost_at) values (?, ?, ?, ?) "
+            "on conflict (run_id, scope) do update set lost = known.lost + excluded.lost, lost_at = excluded.lost_at",
             (run_id, scope, rows, microseconds(at)),
         )
 
     def give_back(self, run_id: str, scope: str, rows: int) -> None:
-        self._connection.execute(
-            "update main.memfold_losses set lost = max(lost - ?, 0) where run_id = ? and scope = ?",
-            (rows, run_id, scope),
+        self._tables.write(
+            f"update {self._of}losses set lost = case when lost > ? then lost - ? else 0 end "
+            "where run_id = ? and scope = ?",
+            (rows, rows, run_id, scope),
         )
 
     def rejected(self) -> pa.Table:
         rows = self._read(
-            "select memory_id, into_id, row_digest, into_digest from main.memfold_rejected order by 1, 2, 3, 4", ()
+            f"select memory_id, into_id, row_digest, into_digest from {self._of}rejected order by 1, 2, 3, 4", ()
         )
         return pa.Table.from_pylist([dict(zip(REJECTED.names, row, strict=True)) for row in rows], REJECTED)
 
     def decided(self, ids: Collection[str]) -> set[str]:
-        if not self._read("select 1 from main.memfold_rejected limit 1", ()):
+        if not self._read(f"select 1 from {self._of}rejected limit 1", ()):
             return set()
         found: set[str] = set()
         wanted = sorted(ids)
@@ -211,49 +164,52 @@ class Bookkeeping:
             some = tuple(wanted[start : start + _IDS_PER_QUERY])
             marks = ", ".join("?" * len(some))
             for column in ("memory_id", "into_id"):
-                query = f"select distinct {column} from main.memfold_rejected where {column} in ({marks})"
+                query = f"select distinct {column} from {self._of}rejected where {column} in ({marks})"
                 found |= {row[0] for row in self._read(query, some)}
         return found
 
     def reject(self, decisions: Collection[Rejection]) -> None:
-        self._connection.executemany(
-            "insert or ignore into main.memfold_rejected (memory_id, into_id, row_digest, into_digest) "
-            "values (?, ?, ?, ?)",
+        self._tables.write_each(
+            f"insert into {self._of}rejected (memory_id, into_id, row_digest, into_digest) "
+            "values (?, ?, ?, ?) on conflict do nothing",
             list(decisions),
         )
 
     def carry_rejections(self, changed: Mapping[tuple[str, str], tuple[str, str]]) -> None:
         # The old decisions stay: an undo brings the old digests back.
         moves = [(*after, *before) for before, after in sorted(changed.items())]
-        self._connection.executemany(
-            "insert or ignore into main.memfold_rejected (memory_id, row_digest, into_id, into_digest) "
-            "select ?, ?, into_id, into_digest from main.memfold_rejected where memory_id = ? and row_digest = ?",
+        self._tables.write_each(
+            f"insert into {self._of}rejected (memory_id, row_digest, into_id, into_digest) "
+            f"select ?, ?, into_id, into_digest from {self._of}rejected where memory_id = ? and row_digest = ? "
+            "on conflict do nothing",
             moves,
         )
-        self._connection.executemany(
-            "insert or ignore into main.memfold_rejected (memory_id, row_digest, into_id, into_digest) "
-            "select memory_id, row_digest, ?, ? from main.memfold_rejected where into_id = ? and into_digest = ?",
+        self._tables.write_each(
+            f"insert into {self._of}rejected (memory_id, row_digest, into_id, into_digest) "
+            f"select memory_id, row_digest, ?, ? from {self._of}rejected where into_id = ? and into_digest = ? "
+            "on conflict do nothing",
             moves,
         )
 
     def state(self, scope: str) -> ScopeState:
         rows = self._read_added(
             "select last_consolidate_at, last_digest, converged, multiplier, refused_at, refused_why, refused_digest "
-            "from main.memfold_state where scope = ?",
+            f"from {self._of}state where scope = ?",
             (scope,),
         )
         return _state(rows[0]) if rows else ScopeState()
 
     def noted_by(self, scope: str) -> str | None:
-        rows = self._read_added("select run_id from main.memfold_state where scope = ?", (scope,))
+        rows = self._read_added(f"select run_id from {self._of}state where scope = ?", (scope,))
         return rows[0][0] if rows else None
 
     def note_state(self, run_id: str, scope: str, state: ScopeState) -> None:
         refusal = state.refusal
         refused = (microseconds(refusal.at), refusal.why, refusal.digest) if refusal else (None, None, None)
-        self._connection.execute(
-            "insert or replace into main.memfold_state (scope, run_id, last_consolidate_at, last_digest, converged, "
-            "multiplier, refused_at, refused_why, refused_digest) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        self._tables.write(
+            f"insert into {self._of}state (scope, run_id, last_consolidate_at, last_digest, converged, "
+            "multiplier, refused_at, refused_why, refused_digest) values (?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            f"on conflict (scope) do update set {_taken_over(_STATE_COLUMNS)}",
             (
                 *(scope, run_id, microseconds(state.last_consolidate_at), state.last_digest, int(state.converged)),
                 *(state.multiplier, *refused),
@@ -261,7 +217,7 @@ class Bookkeeping:
         )
 
     def replay(self, scopes: Collection[str] | None = None) -> list[ReplayBatch]:
-        rows = self._read_added(waiting_batches("memfold_replay", batch="batch", scope="scope"), ())
+        rows = self._read_added(waiting_batches(f"{self._of}replay", batch="batch", scope="scope"), ())
         return [
             ReplayBatch(batch, scope, batch_json, from_microseconds(created_at) or EPOCH)
             for batch, scope, batch_json, created_at in rows
@@ -269,40 +225,41 @@ class Bookkeeping:
         ]
 
     def count_replay(self, scope: str) -> int:
-        rows = self._read_added("select count(*) from main.memfold_replay where scope = ? and consumed = 0", (scope,))
+        rows = self._read_added(f"select count(*) from {self._of}replay where scope = ? and consumed = 0", (scope,))
         return int(rows[0][0]) if rows else 0
 
     def append_replay(self, scope: str, batch_json: str, at: datetime) -> None:
-        self._connection.execute(
-            "insert into main.memfold_replay (scope, batch_json, created_at) values (?, ?, ?)",
+        self._tables.write(
+            f"insert into {self._of}replay (scope, batch_json, created_at) values (?, ?, ?)",
             (scope, batch_json, microseconds(at)),
         )
 
     def consume_replay(self, batches: Collection[int]) -> None:
-        self._connection.executemany(
-            "update main.memfold_replay set consumed = 1 where batch = ?", [(batch,) for batch in sorted(batches)]
+        self._tables.write_each(
+            f"update {self._of}replay set consumed = 1 where batch = ?", [(batch,) for batch in sorted(batches)]
         )
 
     def take_lease(self, holder: str, now: datetime, until: datetime) -> int:
-        found = self._read("select holder, fence, until from main.memfold_lease", ())
+        found = self._read(f"select holder, fence, until from {self._of}lease", ())
         other, fence, other_until = found[0] if found else (holder, 0, 0)
         if other != holder and other_until > (microseconds(now) or 0):
             raise Transient(
                 f"run {other!r} holds this store until {from_microseconds(other_until):%H:%M:%S} UTC; "
                 f"nothing was written for {holder!r}. Try again then."
             )
-        self._connection.execute(
-            "insert or replace into main.memfold_lease (one, holder, fence, until) values (1, ?, ?, ?)",
+        self._tables.write(
+            f"insert into {self._of}lease (one, holder, fence, until) values (1, ?, ?, ?) "
+            f"on conflict (one) do update set {_taken_over(('holder', 'fence', 'until'))}",
             (holder, fence + 1, microseconds(until)),
         )
         return int(fence) + 1
 
     def renew_lease(self, holder: str, fence: int, until: datetime) -> None:
-        renewed = self._connection.execute(
-            "update main.memfold_lease set until = ? where holder = ? and fence = ?",
+        renewed = self._tables.write(
+            f"update {self._of}lease set until = ? where holder = ? and fence = ?",
             (microseconds(until), holder, fence),
         )
-        if renewed.rowcount != 1:
+        if renewed != 1:
             raise StoreError(
                 f"another memfold took over this store while {holder!r} was at work; this transaction was not written. "
                 "What was committed before it stays and is recorded; apply again to go on."
@@ -310,22 +267,20 @@ class Bookkeeping:
 
     def release_lease(self, holder: str, fence: int) -> None:
         # The row stays, so that no fencing number is ever given out twice.
-        self._connection.execute(
-            "update main.memfold_lease set until = 0 where holder = ? and fence = ?", (holder, fence)
-        )
+        self._tables.write(f"update {self._of}lease set until = 0 where holder = ? and fence = ?", (holder, fence))
 
     def _read_version(self) -> int:
-        rows = self._read("select value from main.memfold_meta where name = 'schema_version'", ())
+        rows = self._read(f"select value from {self._of}meta where name = 'schema_version'", ())
         return int(rows[0][0]) if rows else 0
 
     def _runs(self, clause: str, values: tuple[str, ...]) -> list[RunRecord]:
         rows = self._read(
-            f"select run_id, directory, digest, began_at, applied_at, undone_at from main.memfold_runs {clause}", values
+            f"select run_id, directory, digest, began_at, applied_at, undone_at from {self._of}runs {clause}", values
         )
         return [RunRecord(*row[:3], *map(from_microseconds, row[3:])) for row in rows]
 
     def _read(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        return self._connection.execute(query, values).fetchall() if self._exists else []
+        return self._tables.read(query, values) if self._exists else []
 
     def _read_added(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """What the tables of version 2 hold, which a ledger that was only read since may not have yet."""
@@ -338,8 +293,8 @@ def waiting_batches(table: str, *, batch: str, scope: str) -> str:
         "select batch, scope, batch_json, created_at from ("
         f"select {batch} as batch, {scope} as scope, batch_json, created_at, "
         f"row_number() over (partition by {scope} order by created_at, {batch}) as place "
-        f"from main.{table} where consumed = 0"
-        f") where place <= {REPLAY_BATCHES_PER_SCOPE} order by scope, created_at, batch"
+        f"from {table} where consumed = 0"
+        f") as waiting where place <= {REPLAY_BATCHES_PER_SCOPE} order by scope, created_at, batch"
     )
 
 
@@ -356,7 +311,7 @@ def reading(ledger: Path) -> Iterator[Bookkeeping | None]:
         return
     require_database(ledger)
     with sqlite_errors(ledger, "reading the ledger"), closing(connect_reading(ledger)) as connection:
-        yield Bookkeeping(connection)
+        yield Bookkeeping(SqliteTables(connection))
 
 
 @contextmanager
@@ -365,13 +320,24 @@ def writing(ledger: Path) -> Iterator[Bookkeeping]:
     with sqlite_errors(ledger, "this transaction"), closing(connect_creating(ledger)) as connection:
         connection.execute("begin immediate")
         try:
-            bookkeeping = Bookkeeping(connection)
+            bookkeeping = Bookkeeping(SqliteTables(connection))
             bookkeeping.prepare()
             yield bookkeeping
             connection.execute("commit")
         finally:
             if connection.in_transaction:
                 connection.execute("rollback")
+
+
+_STATE_COLUMNS = (
+    *("run_id", "last_consolidate_at", "last_digest", "converged", "multiplier"),
+    *("refused_at", "refused_why", "refused_digest"),
+)
+
+
+def _taken_over(columns: Iterable[str]) -> str:
+    """The assignments that put new values in the place of a row's old ones."""
+    return ", ".join(f"{name} = excluded.{name}" for name in columns)
 
 
 def _state(row: tuple[Any, ...]) -> ScopeState:

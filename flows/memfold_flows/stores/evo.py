@@ -36,6 +36,7 @@ from memfold_flows.stores.evo_rows import (
     require_valid,
     scope_of,
 )
+from memfold_flows.stores.ledger_tables import SqliteTables
 from memfold_flows.stores.sqlite_rows import pack, unpack
 
 OPTIONS: dict[str, str] = {}
@@ -211,7 +212,8 @@ class EvoLedger(Bookkeeping):
     """memfold's ledger, with the state and the replay buffer in evo's own tables where it has them."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        super().__init__(connection)
+        super().__init__(SqliteTables(connection))
+        self._connection = connection
         self._is_evos = _schema_version(connection) == 6
 
     def state(self, scope: str) -> ScopeState:
@@ -252,7 +254,7 @@ class EvoLedger(Bookkeeping):
     def replay(self, scopes: Collection[str] | None = None) -> list[ReplayBatch]:
         if not self._is_evos:
             return super().replay(scopes)
-        rows = self._connection.execute(waiting_batches("replay_buffer", batch="id", scope="scope_key"))
+        rows = self._connection.execute(waiting_batches("main.replay_buffer", batch="id", scope="scope_key"))
         return [
             ReplayBatch(batch, scope, batch_json, EPOCH + created_at * _MILLISECOND)
             for batch, scope, batch_json, created_at in rows

@@ -27,6 +27,7 @@ from memfold_flows.stores.base import StoredRow, StoreTraits, Update
 from memfold_flows.stores.batches import memories_batch
 from memfold_flows.stores.bookkeeping import Bookkeeping
 from memfold_flows.stores.connections import sqlite_errors
+from memfold_flows.stores.ledger_tables import SqliteTables
 from memfold_flows.stores.praisonai_files import BUSY_SECONDS, OPTIONS, MemoryFiles, open_reading, open_writing
 from memfold_flows.stores.praisonai_rows import (
     LONG_TERM,
@@ -104,7 +105,7 @@ class PraisonAIStore:
         """The bookkeeping in the long-term file, for reading only."""
         file = self._files.long_term
         with sqlite_errors(file, "reading the ledger"), closing(open_reading(file)) as connection:
-            yield Bookkeeping(connection)
+            yield Bookkeeping(SqliteTables(connection))
 
     @contextmanager
     def transaction(self) -> Iterator[PraisonAITransaction]:
@@ -118,7 +119,7 @@ class PraisonAIStore:
             with closing(connection):
                 connection.execute("begin immediate")
                 try:
-                    ledger = Bookkeeping(connection)
+                    ledger = Bookkeeping(SqliteTables(connection))
                     ledger.prepare()
                     yield PraisonAITransaction(connection, schemas, ledger)
                     connection.execute("commit")

@@ -27,6 +27,7 @@ from memfold.memory import Memory
 from memfold_flows.stores.base import StoredRow, StoreTraits, Update
 from memfold_flows.stores.batches import memories_batch
 from memfold_flows.stores.bookkeeping import Bookkeeping
+from memfold_flows.stores.ledger_tables import SqliteTables
 from memfold_flows.stores.praisonai_rows import (
     LONG_TERM,
     SHORT_TERM,
@@ -95,7 +96,7 @@ class LiveStore:
     @contextmanager
     def ledger(self) -> Iterator[Bookkeeping]:
         """The bookkeeping of this object, which ends with it."""
-        yield Bookkeeping(self._connection)
+        yield Bookkeeping(SqliteTables(self._connection))
 
     @contextmanager
     def transaction(self) -> Iterator[LiveTransaction]:
@@ -106,7 +107,7 @@ class LiveStore:
         """
         self._connection.execute("begin")
         try:
-            ledger = Bookkeeping(self._connection)
+            ledger = Bookkeeping(SqliteTables(self._connection))
             ledger.prepare()
             transaction = LiveTransaction(_read(self._calls), ledger)
             yield transaction

@@ -43,6 +43,7 @@ from memfold_flows.stores.connections import (
     require_database,
     sqlite_errors,
 )
+from memfold_flows.stores.ledger_tables import SqliteTables
 from memfold_flows.stores.sqlite_rows import COLUMNS, batch_of, changed_cells, memory_of, pack, unpack
 
 OPTIONS: dict[str, str] = {}
@@ -160,7 +161,7 @@ class SqliteStore:
     @contextmanager
     def ledger(self) -> Iterator[Bookkeeping]:
         with self._reading("reading the ledger") as connection:
-            yield Bookkeeping(connection)
+            yield Bookkeeping(SqliteTables(connection))
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTransaction]:
@@ -170,7 +171,7 @@ class SqliteStore:
             connection.execute("begin immediate")
             try:
                 _require_columns(connection, self.path)
-                ledger = Bookkeeping(connection)
+                ledger = Bookkeeping(SqliteTables(connection))
                 ledger.prepare()
                 yield SqliteTransaction(connection, ledger)
                 connection.execute("commit")
