@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -9,8 +10,8 @@ import secrets
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import typer
 
 from memfold.convergence import Schedule
 from memfold.errors import BadUsage
-from memfold_flows import pipeline, settings, steps, stores
+from memfold_flows import leases, pipeline, settings, steps, stores
 from memfold_flows.receipts import ExitCode, PlanReport
 from memfold_flows.runs import RunDirectory, find_run, known_runs, new_run_id, runs_folder
 from memfold_flows.stores import urls
@@ -59,11 +60,11 @@ def plan(
     flags: Mapping[str, Any],
 ) -> None:
     """Plan a pass and show it."""
-    with _planned(url, scopes=scopes, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, flags=flags) as (_, run, report):
+    with _planned(url, scopes=scopes, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, flags=flags) as planned:
         if as_json:
-            print_json(report.as_json())
+            print_json(planned.report.as_json())
         else:
-            _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
+            _show_plan(planned.run, planned.report, most=_SHOWN_AFTER_PLAN)
 
 
 def show(reference: str, *, store: str | None, as_json: bool) -> None:
@@ -135,16 +136,22 @@ def run(
         if not scopes:
             _nothing_to_do(url, "no scope is due", as_json=as_json)
             return
-    with _planned(url, scopes=scopes, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, flags=flags, target=target) as (
-        opened,
-        run,
-        report,
-    ):
+    # A person may take hours to answer, so that only a pass without a question keeps others away while it is planned.
+    with _planned(
+        url,
+        scopes=scopes,
+        as_of=as_of,
+        run_dir=run_dir,
+        skip_bad=skip_bad,
+        flags=flags,
+        target=target,
+        holds_lease=yes,
+    ) as planned:
         if not as_json:
-            _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
-        if report.writable and not yes:
-            ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {run.run_id}")
-        _apply(opened, run, as_json=as_json)
+            _show_plan(planned.run, planned.report, most=_SHOWN_AFTER_PLAN)
+        if planned.report.writable and not yes:
+            ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {planned.run.run_id}")
+        _apply(planned.store, planned.run, as_json=as_json, fence=planned.fence)
 
 
 def undo(
@@ -236,6 +243,15 @@ def cluster(source: Path, target: Path, *, threshold: float, scope: str | None, 
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    store: MemoryStore
+    run: RunDirectory
+    report: PlanReport
+    #: The number of the lease that the plan was made under, where there is one.
+    fence: int | None
+
+
 @contextmanager
 def _planned(
     url: str,
@@ -246,7 +262,8 @@ def _planned(
     skip_bad: bool,
     flags: Mapping[str, Any],
     target: Mapping[str, Any] | None = None,
-) -> Iterator[tuple[MemoryStore, RunDirectory, PlanReport]]:
+    holds_lease: bool = False,
+) -> Iterator[_Planned]:
     """A fresh plan; a run directory in which planning failed is taken away again."""
     chosen = settings.load(flags)
     began_at = now()
@@ -258,15 +275,19 @@ def _planned(
         if why := chosen.why_without_effect(opened.traits):
             warn(why)
         _warn_of_unfinished(opened)
-        run = RunDirectory.create(folder, run_id)
-        try:
-            report = pipeline.plan(opened, run, policy, clock=now, scopes=scopes)
-        except BaseException:
-            shutil.rmtree(run.path, ignore_errors=True)
-            raise
-        if skipped := getattr(opened, "skipped", 0):
-            warn(f"{skipped} lines cannot be read; they stay where they are, with a copy in {run.path / _SET_ASIDE}")
-        yield opened, run, report
+        again = functools.partial(stores.open_store, url, **(target or {}))
+        with leases.held(opened, again, run_id, clock=now) if holds_lease else nullcontext() as fence:
+            run = RunDirectory.create(folder, run_id)
+            try:
+                report = pipeline.plan(opened, run, policy, clock=now, scopes=scopes)
+            except BaseException:
+                shutil.rmtree(run.path, ignore_errors=True)
+                raise
+            if skipped := getattr(opened, "skipped", 0):
+                warn(
+                    f"{skipped} lines cannot be read; they stay where they are, with a copy in {run.path / _SET_ASIDE}"
+                )
+            yield _Planned(opened, run, report, fence)
 
 
 _SET_ASIDE = "set_aside.jsonl"
@@ -280,8 +301,8 @@ def _skip_bad_options(url: str, folder: Path, *, skip_bad: bool) -> dict[str, An
     return {"skip_bad": True, "set_aside": str(folder.absolute() / _SET_ASIDE)}
 
 
-def _apply(store: MemoryStore, run: RunDirectory, *, as_json: bool) -> None:
-    receipt = pipeline.apply(store, run, clock=now, keep_snapshots=settings.load({}).keep_snapshots)
+def _apply(store: MemoryStore, run: RunDirectory, *, as_json: bool, fence: int | None = None) -> None:
+    receipt = pipeline.apply(store, run, clock=now, keep_snapshots=settings.load({}).keep_snapshots, fence=fence)
     from memfold_flows import upkeep
 
     upkeep.prune_after(store)

@@ -1,18 +1,21 @@
 """The lease over a whole pass: taken before planning, renewed while it lasts, checked in each transaction of the apply.
 
-It keeps one memfold from another; agents never wait for it. A store that is rewritten as a whole has no lease: its own
-lock and the comparison of each row keep two passes apart.
+It keeps one memfold from another; agents never wait for it. Beside a store of files it is a lock of the file system,
+which the system takes back from a process that ends, however it ends.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from memfold.errors import StoreError, Transient
 from memfold_flows.stores.base import MemoryStore
@@ -36,7 +39,7 @@ def held(
     wait_seconds: float = 0.0,
     seconds_between_renewals: float = LEASE.total_seconds() / _RENEWALS_PER_LEASE,
 ) -> Iterator[int | None]:
-    """Hold the lease of a store for the length of the block; gives its fencing number, None where it has no lease.
+    """Hold the lease of a store for the length of the block; gives its fencing number, None where that is not needed.
 
     ``open_again`` opens the same store a second time, for the thread that renews the lease.
 
@@ -44,9 +47,11 @@ def held(
         Transient: another memfold held the lease all the time that was waited.
     """
     if store.traits.rows_per_transaction is None:
-        yield None
+        path: Path | None = getattr(store, "pass_lock", None)
+        with nullcontext() if path is None else _file_locked(path, wait_seconds):
+            yield None
         return
-    fence = _take(store, holder, clock, wait_seconds)
+    fence = _taken(lambda: _take(store, holder, clock), wait_seconds)
     renewal = _Renewal(open_again, holder, fence, clock)
     ended = threading.Event()
     thread = threading.Thread(
@@ -62,18 +67,47 @@ def held(
             transaction.ledger.release_lease(holder, fence)
 
 
-def _take(store: MemoryStore, holder: str, clock: Clock, wait_seconds: float) -> int:
+def _taken(take: Callable[[], int], wait_seconds: float) -> int:
+    """What ``take`` gives, once nobody else has it."""
     give_up_at = time.monotonic() + wait_seconds
     while True:
         try:
-            with store.transaction() as transaction:
-                now = clock()
-                return transaction.ledger.take_lease(holder, now, now + LEASE)
+            return take()
         except Transient as error:
             if time.monotonic() >= give_up_at:
                 raise
             logger.info("waiting for the lease: %s", error)
             time.sleep(_SECONDS_BETWEEN_TRIES)
+
+
+def _take(store: MemoryStore, holder: str, clock: Clock) -> int:
+    with store.transaction() as transaction:
+        now = clock()
+        return transaction.ledger.take_lease(holder, now, now + LEASE)
+
+
+@contextmanager
+def _file_locked(path: Path, wait_seconds: float) -> Iterator[None]:
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be made ({error.strerror}); nothing was planned or written") from error
+    try:
+        _taken(lambda: _lock(descriptor, path), wait_seconds)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> int:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Transient(
+            f"another memfold is at work on the store beside {path.parent}; nothing was written. Try again later."
+        ) from None
+    return descriptor
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from memfold.errors import StoreError, Transient
 from memfold_flows import leases
 from memfold_flows.stores import open_store
 
-from .conftest import Kitchen, Nights
+from .conftest import Ended, Kitchen, Nights
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -75,8 +75,51 @@ def test_the_lease_of_a_plan_is_the_lease_of_its_apply(tea: Kitchen, nights: Nig
     assert _lease_until(tea.path) == 0
 
 
-def test_an_archive_needs_no_lease(archive: Callable[..., Path]) -> None:
-    """It is rewritten as a whole, under a lock of its own; nothing appears beside it."""
+def test_a_run_from_cron_does_not_overlap_with_another(tea: Kitchen, command: Callable[..., Ended]) -> None:
+    """`memfold run --yes` holds the lease from before its plan, as the flows do, and gives it back."""
+    with _held(tea, "night-1", clock=lambda: datetime.now(UTC)):
+        before = tea.rows
+        ended = command("run", f"sqlite:{tea.path}", "--yes")
+
+    assert ended.code == 1
+    assert "run 'night-1' holds this store until" in ended.err
+    assert tea.rows == before
+    assert command("run", f"sqlite:{tea.path}", "--yes").code == 0
+    assert _lease_until(tea.path) == 0
+
+
+def test_two_passes_over_an_archive_never_overlap(archive: Callable[..., Path]) -> None:
+    """A store of files is locked in the file system over the whole pass; afterwards it is free at once."""
+    path = archive([{"id": "1", "text": "Ann drinks green tea"}])
+    store = open_store(f"jsonl:{path}", in_place=True)
+    other = open_store(f"jsonl:{path}", in_place=True)
+
+    with (
+        leases.held(store, lambda: store, "night-1", clock=noon) as fence,
+        pytest.raises(Transient, match="another memfold is at work on the store beside"),
+        leases.held(other, lambda: other, "night-2", clock=noon),
+    ):
+        pass
+
+    assert fence is None
+    with leases.held(other, lambda: other, "night-2", clock=noon):
+        pass
+
+
+def test_an_apply_works_under_the_lock_of_its_pass(archive: Callable[..., Path], nights: Nights) -> None:
+    """The lock of a pass is another than the one that is held while the archive is rewritten."""
+    path = archive([{"id": str(n), "text": "Ann drinks green tea"} for n in range(2)])
+    store = open_store(f"jsonl:{path}", in_place=True)
+
+    with leases.held(store, lambda: store, "night-1", clock=noon):
+        run, _ = nights.plan(store)
+        receipt = nights.apply(store, run)
+
+    assert receipt.totals.merged == 1
+
+
+def test_an_archive_that_is_only_read_is_not_locked(archive: Callable[..., Path]) -> None:
+    """Nothing appears beside it."""
     path = archive([{"id": "1", "text": "Ann drinks green tea"}])
     store = open_store(f"jsonl:{path}")
 

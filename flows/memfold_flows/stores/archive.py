@@ -81,6 +81,12 @@ class ArchiveStore:
         """Whether the state of its scopes may stand beside this archive: it is the one that is written."""
         return self._in_place
 
+    @property
+    def pass_lock(self) -> Path | None:
+        """The file that a whole pass locks, so that another one waits; None where nothing is to be written."""
+        written = self._out or (self._path if self._in_place else None)
+        return None if written is None else Landing(written).pass_lock
+
     def snapshot(self, scopes: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
         wanted = None if scopes is None else set(scopes)
         memories: list[Memory] = []

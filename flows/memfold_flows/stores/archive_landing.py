@@ -5,6 +5,7 @@ one rename decides. Everything is in ``.memfold/`` beside the archive and starts
 
 ``NAME.db``       the ledger
 ``NAME.lock``     held while memfold writes
+``NAME.pass``     held by a flow over its whole pass
 ``NAME.new``      the next version of the archive
 ``NAME.next.db``  the ledger that belongs to it
 ``NAME.intent``   the digest of that version: once the archive has it, the next ledger is the ledger
@@ -72,6 +73,7 @@ class Landing:
         self.folder = self.ledger.parent
         self.next_ledger = self._beside(".next.db")
         self.new = self._beside(".new")
+        self.pass_lock = self._beside(".pass")
         self._intent = self._beside(".intent")
 
     def readable_ledger(self) -> Path:

@@ -62,6 +62,7 @@ class PraisonAIFileStore:
         self._folder = folder
         self._landing = FilesLanding(folder)
         self.url = format_url("praisonai-file", folder)
+        self.pass_lock = self._landing.pass_lock
         self.was_recovered = self._landing.recover()
         _read_all(folder)
 

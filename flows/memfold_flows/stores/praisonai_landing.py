@@ -39,6 +39,7 @@ class FilesLanding:
         self.folder = folder / ".memfold"
         self.ledger = self.folder / "praisonai-file.db"
         self.next_ledger = self.folder / "praisonai-file.next.db"
+        self.pass_lock = self.folder / "pass"
         self._journal = self.folder / "landing.json"
 
     def readable_ledger(self) -> Path:
