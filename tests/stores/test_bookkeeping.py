@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from memfold_flows.stores import bookkeeping
 from memfold_flows.stores.base import Landed, Rejection, RunRecord, RunRef
 from memfold_flows.stores.bookkeeping import Bookkeeping
 from memfold_flows.stores.ledger_tables import SqliteTables
+from memfold_flows.stores.processes import has_ended, this_process
 
 NOW = datetime(2026, 11, 30, 3, 0, tzinfo=UTC)
 SOON = NOW + timedelta(minutes=2)
@@ -138,6 +142,42 @@ def test_the_same_holder_may_go_on_at_once_and_its_old_self_may_not(ledger):
         ledger.renew_lease("night-1", old, SOON)
 
 
+def test_the_lease_of_a_process_that_was_killed_is_free_at_once(ledger):
+    """Nobody waits two minutes for the dead; their old number writes nothing any more."""
+    old = _taken_by_a_killed_process(ledger)
+
+    new = ledger.take_lease("night-1 (undo)", NOW, SOON)
+
+    assert new == old + 1
+    with pytest.raises(StoreError, match="another memfold took over this store"):
+        ledger.renew_lease("night-1", old, SOON)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["another-boot {ns} {pid} {start}", "{boot} pid:[1] {pid} {start}", "{boot} {ns} {own_pid} {own_start}", "", None],
+)
+def test_a_lease_is_kept_while_nobody_knows_that_its_process_ended(ledger, mark):
+    """Of another machine, of another container, still alive, or never told: it runs out as ever."""
+    _taken_by_a_killed_process(ledger)
+    names = ("boot", "ns", "pid", "start")
+    dead = dict(zip(names, ledger._tables.read("select process from memfold_lease")[0][0].split(), strict=True))
+    own = dict(zip(("own_boot", "own_ns", "own_pid", "own_start"), this_process().split(), strict=True))
+    mark = mark and mark.format(**dead, **own)
+    ledger._tables.write("update memfold_lease set process = ?", (mark,))
+
+    with pytest.raises(Transient, match="run 'night-1' holds this store"):
+        ledger.take_lease("night-2", NOW, SOON)
+
+
+def test_a_number_that_was_given_to_another_process_is_not_taken_for_the_old_one():
+    """Process numbers come round again; the start tells the two apart."""
+    *where, started = this_process().split()
+
+    assert not has_ended(" ".join([*where, started]))
+    assert has_ended(" ".join([*where, str(int(started) - 1)]))
+
+
 def test_a_lease_that_was_given_back_is_free_and_its_number_is_not_used_again(ledger):
     """The number keeps growing over the life of the store."""
     ledger.release_lease("night-1", ledger.take_lease("night-1", NOW, SOON))
@@ -147,9 +187,9 @@ def test_a_lease_that_was_given_back_is_free_and_its_number_is_not_used_again(le
 
 def test_tables_of_a_newer_memfold_are_refused(ledger):
     """An old program must not guess what a new one meant."""
-    ledger._tables.write("update memfold_meta set value = '3' where name = 'schema_version'")
+    ledger._tables.write("update memfold_meta set value = '99' where name = 'schema_version'")
 
-    with pytest.raises(StoreError, match="version 3, this memfold knows 2"):
+    with pytest.raises(StoreError, match="version 99, this memfold knows"):
         Bookkeeping(ledger._tables)
 
 
@@ -157,7 +197,10 @@ def test_tables_of_the_first_version_get_what_was_added_since(ledger):
     """A store that an earlier memfold wrote keeps what it knows, and reads as one without state until then."""
     connection = ledger._tables._connection
     ledger.begin(NIGHT, NOW)
-    connection.executescript("drop table memfold_state; drop table memfold_replay; update memfold_meta set value = '1'")
+    connection.executescript(
+        "drop table memfold_state; drop table memfold_replay; alter table memfold_lease drop column process; "
+        "update memfold_meta set value = '1'"
+    )
     book = Bookkeeping(SqliteTables(connection))
     assert (book.state("team"), book.noted_by("team"), book.replay(), book.count_replay("team")) == (
         ScopeState(),
@@ -235,3 +278,17 @@ def test_an_exception_takes_back_what_the_ledger_was_told(tmp_path):
 
     with bookkeeping.reading(file) as ledger:
         assert ledger is None or ledger.runs() == []
+
+
+def _taken_by_a_killed_process(ledger):
+    """The lease of night-1, taken by a process that is gone; returns its number."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    started = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
+    fence = ledger.take_lease("night-1", NOW, SOON)
+    mark = " ".join([*this_process().split()[:2], str(process.pid), started])
+    ledger._tables.write("update memfold_lease set process = ?", (mark,))
+    with pytest.raises(Transient):
+        ledger.take_lease("night-2", NOW, SOON)
+    process.kill()
+    process.wait()
+    return fence

@@ -212,7 +212,7 @@ class Ledger(Protocol):
         """Take or take over the lease for a holder; returns its fencing number, which no one had before.
 
         Raises:
-            Transient: another holder's lease has not run out.
+            Transient: another holder's lease has not run out, and its process is not known to have ended.
         """
         ...
 

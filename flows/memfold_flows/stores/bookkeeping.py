@@ -30,6 +30,7 @@ from memfold_flows.stores.base import (
 )
 from memfold_flows.stores.connections import connect_creating, connect_reading, require_database, sqlite_errors
 from memfold_flows.stores.ledger_tables import SCHEMA_VERSION, LedgerTables, SqliteTables
+from memfold_flows.stores.processes import has_ended, this_process
 
 # Below the 999 parameters that an old SQLite allows.
 _IDS_PER_QUERY = 900
@@ -240,17 +241,18 @@ class Bookkeeping:
         )
 
     def take_lease(self, holder: str, now: datetime, until: datetime) -> int:
-        found = self._read(f"select holder, fence, until from {self._of}lease", ())
-        other, fence, other_until = found[0] if found else (holder, 0, 0)
-        if other != holder and other_until > (microseconds(now) or 0):
+        found = self._read(f"select holder, fence, until, process from {self._of}lease", ())
+        other, fence, other_until, process = found[0] if found else (holder, 0, 0, None)
+        # The lease of a process that was killed is free at once: it writes no more, and the new number would stop it.
+        if other != holder and other_until > (microseconds(now) or 0) and not has_ended(process):
             raise Transient(
                 f"run {other!r} holds this store until {from_microseconds(other_until):%H:%M:%S} UTC; "
                 f"nothing was written for {holder!r}. Try again then."
             )
         self._tables.write(
-            f"insert into {self._of}lease (one, holder, fence, until) values (1, ?, ?, ?) "
-            f"on conflict (one) do update set {_taken_over(('holder', 'fence', 'until'))}",
-            (holder, fence + 1, microseconds(until)),
+            f"insert into {self._of}lease (one, holder, fence, until, process) values (1, ?, ?, ?, ?) "
+            f"on conflict (one) do update set {_taken_over(('holder', 'fence', 'until', 'process'))}",
+            (holder, fence + 1, microseconds(until), this_process()),
         )
         return int(fence) + 1
 

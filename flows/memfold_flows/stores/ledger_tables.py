@@ -60,6 +60,9 @@ create table {new}replay (
 ){strict};
 create index {index}replay_waiting on {on}replay (scope, consumed, created_at);
 """,
+    3: """
+alter table {new}lease add column process {text};
+""",
 }
 SCHEMA_VERSION = max(_TABLES)
 

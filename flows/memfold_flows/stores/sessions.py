@@ -22,10 +22,10 @@ class Session:
     """A sequence of write transactions by one holder, which no other memfold comes between.
 
     The lease is taken in the first transaction and renewed in each, so it costs none of its own. It is given back in
-    the last one; after a crash it runs out, and the same holder may go on at once. Where the lock is held too long, the
-    transactions that follow are to be smaller: ``rows_at_most`` is how many rows the next one should touch, and grows
-    again where the store has become fast. ``fence`` is
-    the number under which the holder has the lease already, where it was taken before planning.
+    the last one; after a crash it runs out, where nobody can tell that its process ended, and the same holder may go
+    on at once. Where the lock is held too long, the transactions that follow are to be smaller: ``rows_at_most`` is how
+    many rows the next one should touch, and grows again where the store has become fast. ``fence`` is the number under
+    which the holder has the lease already, where it was taken before planning.
     """
 
     def __init__(
