@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -166,6 +169,62 @@ def _wait_until_healthy(url: str, server: subprocess.Popen[bytes], log: Path) ->
                 return
         time.sleep(0.2)
     raise RuntimeError(f"the Prefect server did not come up at {url}:\n{log.read_text(errors='replace')[-3000:]}")
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresqlServer:
+    """A running server; ``url`` names a database of it as memfold opens it."""
+
+    folder: Path
+    port: int
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://memfold@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self) -> str:
+        """Make an empty database; returns its URL."""
+        import psycopg
+
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            made = connection.execute("select count(*) from pg_database").fetchone()
+            name = f"memories_{made and made[0]}"
+            connection.execute(f'create database "{name}"')
+        return self.url(name)
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[PostgresqlServer]:
+    """A real PostgreSQL on loopback for the whole session, durable as people run it; skips where none is installed."""
+    binaries = _postgresql_binaries()
+    if binaries is None or find_spec("psycopg") is None:
+        pytest.skip("needs PostgreSQL's server (Debian: apt install postgresql) and psycopg")
+    # Not a folder of pytest's: those are for its own user only, and PostgreSQL refuses to run as root.
+    folder = Path(tempfile.mkdtemp(prefix="memfold-postgresql-"))
+    if os.geteuid() == 0:
+        shutil.chown(folder, "postgres")
+    data, port = folder / "data", _free_port()
+    _as_postgres(binaries / "initdb", f"--pgdata={data}", "--username=memfold", "--auth=trust", "--encoding=UTF8", "-N")
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
+    pg_ctl = (binaries / "pg_ctl", f"--pgdata={data}", "--wait", f"--log={folder / 'log'}")
+    _as_postgres(*pg_ctl, f"--options={options}", "start")
+    try:
+        yield PostgresqlServer(folder, port)
+    finally:
+        _as_postgres(*pg_ctl, "--mode=immediate", "stop")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _postgresql_binaries() -> Path | None:
+    """Where ``initdb`` and ``pg_ctl`` are: on the PATH, or where Debian puts them, the newest first."""
+    on_path = [Path(found).parent for found in (shutil.which("initdb"),) if found]
+    folders = [*on_path, *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
+    return next((folder for folder in folders if (folder / "initdb").exists()), None)
+
+
+def _as_postgres(*command: object) -> None:
+    words = [*(["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []), *map(str, command)]
+    # Not into a pipe: a server that inherited it would keep whoever reads it waiting.
+    subprocess.run(words, check=True, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=90)
 
 
 @pytest.fixture

@@ -36,17 +36,33 @@ logging.getLogger("memfold_flows").addHandler(logging.NullHandler())
 
 def init(url: str, *, as_json: bool) -> None:
     """Make a new, empty store."""
+    parts = urls.parse(url)
+    if parts.scheme == "postgresql":
+        _init_postgresql(parts, as_json=as_json)
+        return
     from memfold_flows.stores import sqlite
 
-    parts = urls.parse(url)
     if parts.scheme != "sqlite":
-        raise BadUsage(f"init makes sqlite: stores, not {parts.scheme}:; other stores are made by their own programs")
+        raise BadUsage(
+            f"init makes sqlite: and postgresql: stores, not {parts.scheme}:; "
+            "other stores are made by their own programs"
+        )
     path = urls.local_path(parts.path)
     is_new = sqlite.init(path)
     if as_json:
         print_json({"store": urls.format_url("sqlite", path), "created": is_new})
     else:
         _say(f"made an empty store in {path}" if is_new else f"{path} is a store already; it stays as it is")
+
+
+def _init_postgresql(parts: urls.StoreUrl, *, as_json: bool) -> None:
+    from memfold_flows.stores import postgresql
+
+    url, is_new = postgresql.init(parts.path, parts.options)
+    if as_json:
+        print_json({"store": url, "created": is_new})
+    else:
+        _say(f"made what was missing of {url}" if is_new else f"{url} is a store already; it stays as it is")
 
 
 def plan(

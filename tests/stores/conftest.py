@@ -18,7 +18,7 @@ import pytest
 from memfold.frames import REWRITE, TALLY, UNDO
 from memfold.memory import Memory
 from memfold.policy import Policy
-from memfold_flows.stores import applying, open_store, sqlite
+from memfold_flows.stores import applying, open_store, postgresql, sqlite, urls
 from memfold_flows.stores.base import ApplyReport, MemoryStore, RunRef, UndoReport
 from memfold_flows.stores.sqlite_rows import cells_of
 from memfold_flows.stores.undo_units import Selection
@@ -90,6 +90,126 @@ class FilledSqlite:
 
     def forget(self, memory_id: str) -> None:
         self.execute("delete from memories where memory_id = ?", memory_id)
+
+
+class FilledMappedSqlite:
+    """A table of people's own in a SQLite file, with names that need quotes and only a few fields."""
+
+    def __init__(self, folder: Path, memories: Sequence[Memory]) -> None:
+        self.path = folder / "notes.db"
+        options = "table=Agent%20notes&id=note%20id&content=body&scope=who&created_at=written&metadata=extra"
+        self.url = f"sqlite:{self.path}?{options}"
+        self.ids: dict[str, str] = {}
+        self.execute(
+            'create table "Agent notes" ("note id" integer primary key, body text, who text, written text, '
+            "extra text, rank real default 0.25)"
+        )
+        for number, memory in enumerate(memories, start=1):
+            self.ids[memory.memory_id] = str(number)
+            self.execute(
+                'insert into "Agent notes" ("note id", body, who, written, extra) values (?, ?, ?, ?, ?)',
+                *(number, memory.content, memory.scope or None, "2026-11-01 10:00:00", memory.metadata),
+            )
+
+    def open(self) -> MemoryStore:
+        return open_store(self.url)
+
+    def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            return connection.execute(statement, values).fetchall()
+
+    def contents(self) -> dict[str, Any]:
+        return {str(row[0]): row for row in self.execute('select * from "Agent notes" order by 1')}
+
+    def everything(self) -> Any:
+        return self.contents()
+
+    def reword(self, memory_id: str, content: str) -> None:
+        self.execute('update "Agent notes" set body = ? where "note id" = ?', content, int(memory_id))
+
+    def forget(self, memory_id: str) -> None:
+        self.execute('delete from "Agent notes" where "note id" = ?', int(memory_id))
+
+
+class FilledPostgresql:
+    """memfold's own table in a database of its own."""
+
+    table = "memories"
+
+    def __init__(self, url: str, memories: Sequence[Memory]) -> None:
+        self.database = url
+        self.url = url
+        self.ids: dict[str, str] = {}
+        self._make()
+        for memory in memories:
+            self.ids[memory.memory_id] = self.insert(memory)
+
+    def _make(self) -> None:
+        parts = urls.parse(self.url)
+        postgresql.init(parts.path, parts.options)
+
+    def open(self) -> MemoryStore:
+        return open_store(self.url)
+
+    def insert(self, memory: Memory) -> str:
+        cells = {field.name: getattr(memory, field.name) for field in fields(Memory)}
+        cells |= {name: list(value) for name, value in cells.items() if isinstance(value, tuple)}
+        marks = ", ".join(["%s"] * len(cells))
+        self.execute(f"insert into memories ({', '.join(cells)}) values ({marks})", *cells.values())
+        return memory.memory_id
+
+    def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        import psycopg
+
+        with psycopg.connect(self.database, autocommit=True, options="-c TimeZone=UTC") as connection:
+            cursor = connection.execute(statement.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+    def contents(self) -> dict[str, Any]:
+        rows = self.execute(f"select to_jsonb(t), t::text from {self.table} t")
+        return {str(row[self._id]): (row, text) for row, text in rows}
+
+    _id = "memory_id"
+
+    def everything(self) -> Any:
+        return self.contents()
+
+    def reword(self, memory_id: str, content: str) -> None:
+        self.execute("update memories set content = %s where memory_id = %s", content, memory_id)
+
+    def forget(self, memory_id: str) -> None:
+        self.execute("delete from memories where memory_id = %s", memory_id)
+
+
+class FilledMappedPostgresql(FilledPostgresql):
+    """A table of people's own, with names that need quotes, an id that the server gives, and two columns of scope."""
+
+    table = '"Agent 7"."Notes, 100%%"'
+    _id = "note id"
+
+    def _make(self) -> None:
+        self.execute('create schema "Agent 7"')
+        self.execute(
+            f'create table {self.table} ("note id" bigint generated always as identity primary key, "Body" text, '
+            'who text, space uuid, extra json, written timestamp, "labels" text[], rank real default 0.25, '
+            "search tsvector generated always as (to_tsvector('simple', coalesce(who, ''))) stored)"
+        )
+        options = "id=note%20id&content=Body&scope=who&created_at=written&metadata=extra&tags=labels&importance=rank"
+        self.url = f"{self.database}?table=Agent%207.Notes,%20100%25&{options}"
+
+    def insert(self, memory: Memory) -> str:
+        made = self.execute(
+            f'insert into {self.table} ("Body", who, extra, written, labels) '
+            "values (%s, %s, %s, '2026-11-01 10:00:00', %s) returning \"note id\"",
+            *(memory.content, memory.scope or None, memory.metadata, list(memory.tags)),
+        )
+        return str(made[0][0])
+
+    def reword(self, memory_id: str, content: str) -> None:
+        self.execute(f'update {self.table} set "Body" = %s where "note id" = %s', content, int(memory_id))
+
+    def forget(self, memory_id: str) -> None:
+        self.execute(f'delete from {self.table} where "note id" = %s', int(memory_id))
 
 
 class FilledJsonl:
@@ -348,14 +468,18 @@ _EVO_TABLES = {
 
 
 #: Every kind of store that the conformance spec runs over, by its scheme. A new store is added here.
-STORES: dict[str, Callable[[Path, Sequence[Memory]], Filled]] = {
+STORES: dict[str, Callable[[Any, Sequence[Memory]], Filled]] = {
     "evo": FilledEvo,
     "jsonl": FilledJsonl,
     "parquet": FilledParquet,
     "praisonai": FilledPraisonAI,
     "praisonai-file": FilledPraisonAIFile,
     "sqlite": FilledSqlite,
+    "postgresql": FilledPostgresql,
+    "postgresql-mapped": FilledMappedPostgresql,
 }
+#: Kinds whose URL is a scheme and a path.
+FILES = sorted(name for name in STORES if not name.startswith("postgresql") and not name.endswith("-mapped"))
 
 
 def record_of(memory: Memory) -> dict[str, Any]:
@@ -456,25 +580,29 @@ def tally_of(accepted: set[str], refused: set[str] = frozenset()) -> pa.Table:
 @pytest.fixture(params=sorted(STORES))
 def fill_any(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Filled]:
     """Fill a store of each kind with memories."""
-    return _filling(STORES[request.param], tmp_path)
+    kind = STORES[request.param]
+    if request.param.startswith("postgresql"):
+        server = request.getfixturevalue("postgresql_server")
+        return _Filling(kind, server.new_database, refuses="\x00")
+    return _Filling(kind, lambda: _new_folder(tmp_path))
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=FILES)
 def scheme(request: pytest.FixtureRequest) -> str:
-    """The scheme of each kind of store."""
+    """The scheme of each kind of store that is a file or a folder."""
     return str(request.param)
 
 
 @pytest.fixture
 def fill_sqlite(tmp_path: Path) -> Callable[..., FilledSqlite]:
     """Fill memfold's own table with memories."""
-    return _filling(FilledSqlite, tmp_path)
+    return _Filling(FilledSqlite, lambda: _new_folder(tmp_path))
 
 
 @pytest.fixture
 def fill_praisonai(tmp_path: Path) -> Callable[..., FilledPraisonAI]:
     """Fill the two files of PraisonAI with memories."""
-    return _filling(FilledPraisonAI, tmp_path)
+    return _Filling(FilledPraisonAI, lambda: _new_folder(tmp_path))
 
 
 @pytest.fixture(name="tally_of")
@@ -499,13 +627,26 @@ def memories_of() -> Callable[[MemoryStore], dict[str, Memory]]:
     return read
 
 
-def _filling(kind: Callable[[Path, Sequence[Memory]], Any], folder: Path) -> Callable[..., Any]:
-    def fill(*memories: Memory) -> Any:
-        place = folder / "store"
-        place.mkdir()
-        return kind(place, memories)
+@dataclass(frozen=True, slots=True)
+class _Filling:
+    """Fills one store of a kind with memories; ``refuses``: what no text of it can hold."""
 
-    return fill
+    kind: Callable[[Any, Sequence[Memory]], Any]
+    place: Callable[[], Any]
+    refuses: str = ""
+
+    def __call__(self, *memories: Memory) -> Any:
+        return self.kind(self.place(), memories)
+
+    def holds(self, text: str) -> bool:
+        """Whether the system has a form for this text, in itself or as JSON."""
+        return not self.refuses or not (self.refuses in text or json.dumps(self.refuses)[1:-1] in text)
+
+
+def _new_folder(folder: Path) -> Path:
+    place = folder / "store"
+    place.mkdir()
+    return place
 
 
 def _value(value: Any) -> Any:

@@ -38,6 +38,12 @@ KINDS = {
         StoreKind(
             "sqlite", "memfold's own table in a SQLite file", "sqlite:memories.db", "memfold_flows.stores.sqlite"
         ),
+        StoreKind(
+            "postgresql",
+            "memfold's own table in PostgreSQL, or one of yours",
+            "postgresql://user@host:5432/db?table=memories",
+            "memfold_flows.stores.postgresql",
+        ),
         StoreKind("jsonl", "an archive, one JSON object per line", "jsonl:export.jsonl", "memfold_flows.stores.jsonl"),
         StoreKind("parquet", "an archive as a Parquet file", "parquet:archive.parquet", "memfold_flows.stores.parquet"),
         StoreKind(

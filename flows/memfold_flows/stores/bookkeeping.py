@@ -54,9 +54,14 @@ class Bookkeeping:
                 "nothing was written. Upgrade memfold."
             )
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether all of its tables are there."""
+        return self._version == SCHEMA_VERSION
+
     def prepare(self) -> None:
         """Make the tables where they are missing, inside the caller's transaction."""
-        if self._version == SCHEMA_VERSION:
+        if self.is_prepared:
             return
         for version in range(self._version + 1, SCHEMA_VERSION + 1):
             self._tables.create(version)

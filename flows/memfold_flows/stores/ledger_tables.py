@@ -11,7 +11,10 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from memfold_flows.stores.postgresql_connections import Connection
 
 #: The table that memfold makes for memories, whose ledger needs no name of its own.
 OWN_TABLE = "memories"
@@ -131,12 +134,66 @@ class SqliteTables:
         self._connection.executemany(statement, rows)
 
 
+class PostgresqlTables:
+    """The ledger beside a table in a PostgreSQL schema."""
+
+    def __init__(self, connection: Connection, *, schema: str, table: str) -> None:
+        self._connection = connection
+        self._name = ledger_name(table)
+        self._schema = schema
+        self.prefix = f"{_quoted(schema)}.{self._name}"
+
+    def lock(self) -> None:
+        """Keep every other memfold out of this ledger until the transaction ends; agents never wait for it."""
+        self._connection.execute(
+            "select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(%s, 0))", (self.prefix,)
+        )
+
+    def exist(self) -> bool:
+        query = "select pg_catalog.to_regclass(%s) is not null"
+        return bool(self._connection.execute(query, (f"{self.prefix}meta".replace("%%", "%"),)).fetchall()[0][0])
+
+    def create(self, version: int) -> None:
+        for statement in _statements(
+            version,
+            new=self.prefix,
+            index=self._name,
+            on=self.prefix,
+            text='text collate "C"',
+            integer="bigint",
+            real="double precision",
+            counter="bigint generated always as identity primary key",
+            strict="",
+            keyed="",
+        ):
+            self._connection.execute(statement.encode(), ())
+
+    def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._connection.execute(_with_percents(query), values).fetchall()
+
+    def write(self, statement: str, values: Sequence[Any] = ()) -> int:
+        return self._connection.execute(_with_percents(statement), values).rowcount
+
+    def write_each(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            self._connection.cursor().executemany(_with_percents(statement), rows)
+
+
 def ledger_name(table: str) -> str:
     """What the names of a table's ledger begin with: lower-case letters, digits and underscores."""
     if table == OWN_TABLE:
         return "memfold_"
     letters = re.sub(r"[^a-z0-9]+", "_", table.lower()).strip("_")[:24]
     return f"memfold_{letters or 'table'}_{hashlib.sha256(table.encode()).hexdigest()[:6]}_"
+
+
+def _quoted(schema: str) -> str:
+    return '"' + schema.replace('"', '""').replace("%", "%%") + '"'
+
+
+def _with_percents(statement: str) -> bytes:
+    """The statement with its values marked as psycopg wants them."""
+    return statement.replace("?", "%s").encode()
 
 
 def _statements(version: int, **words: str) -> list[str]:

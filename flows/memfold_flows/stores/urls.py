@@ -1,13 +1,23 @@
-"""Store URLs: ``scheme:path`` or ``scheme:///path``, options as a query, special characters as ``%XX``."""
+"""Store URLs: ``scheme:path`` or ``scheme:///path``, options as a query, special characters as ``%XX``.
+
+A database on a server has ``scheme://user@host:port/database``; a password in it is never shown.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote
 
 from memfold.errors import BadUsage
+
+#: Schemes of databases on a server, which have a host and maybe a password.
+SERVERS = ("postgresql", "postgres")
+
+_PASSWORD = re.compile(r"(?<=//)([^:@/]*):.*@", re.DOTALL)
+_PASSWORD_OPTION = re.compile(r"(?<=[?&])password=[^&]*&?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,8 @@ def parse(url: str) -> StoreUrl:
         BadUsage: no scheme, neither path nor options, a host where there is none, an option twice or without a value.
     """
     scheme, colon, rest = url.partition(":")
+    if scheme.lower() in SERVERS:
+        return _parse_server(rest)
     if not colon or not scheme.replace("-", "_").isidentifier():
         raise BadUsage(f"store {url!r} names no scheme; write it as scheme:path, for example sqlite:{url or 'FILE'}")
     path, _, query = rest.partition("?")
@@ -40,15 +52,43 @@ def parse(url: str) -> StoreUrl:
     return StoreUrl(scheme.lower(), path or ".", _options(query, url))
 
 
+def without_password(url: str) -> str:
+    """The URL as it may be shown, logged and kept: without the password, where it has one."""
+    if url.partition(":")[0].lower() not in SERVERS:
+        return url
+    return _PASSWORD_OPTION.sub("", _PASSWORD.sub(r"\1@", url))
+
+
 def format_url(scheme: str, path: Path, options: Mapping[str, str] | None = None) -> str:
     """The URL that opens this path from any folder: absolute, quoted, with its options in order of name."""
-    query = "&".join(f"{name}={quote(value, safe='/')}" for name, value in sorted((options or {}).items()))
-    return f"{scheme}://{quote(str(path.absolute()))}{'?' + query if query else ''}"
+    return with_options(f"{scheme}://{quote(str(path.absolute()))}", options or {})
+
+
+def with_options(url: str, options: Mapping[str, str]) -> str:
+    """A URL with its options behind it, in order of name."""
+    query = "&".join(f"{name}={quote(value, safe='/,')}" for name, value in sorted(options.items()))
+    return f"{url}{'?' + query if query else ''}"
 
 
 def local_path(path: str) -> Path:
     """The path of a store URL on this machine, made absolute."""
     return Path(path).expanduser().absolute()
+
+
+def _parse_server(rest: str) -> StoreUrl:
+    place, _, query = rest.partition("?")
+    address = place.removeprefix("//").partition("/")[0]
+    if "@" in query or ("@" in place and "@" not in address) or "#" in rest:
+        # Without the URL itself: what stands before the host may be a password.
+        raise BadUsage(
+            "the store's URL has a special character where none is expected; nothing was read. "
+            "In a user, a password or an option write @ as %40, / as %2F, ? as %3F, # as %23 and : as %3A."
+        )
+    shown = without_password(f"{SERVERS[0]}:{rest}")
+    options = _options(query, shown)
+    if "password" in options:
+        raise BadUsage(f"store {shown!r}: a password is no option; set PGPASSWORD, or write it into ~/.pgpass")
+    return StoreUrl(SERVERS[0], place, options)
 
 
 def _options(query: str, url: str) -> dict[str, str]:
