@@ -181,10 +181,9 @@ def undo(
     receipt = run.read_json("receipt.json")
     if receipt:
         run.require_undo_data()
-    if not run.wrote:
-        raise BadUsage(f"run {run.run_id} wrote nothing, so there is nothing to undo{_newest_applied(run)}")
     url = (receipt or {}).get("written_to") or run.manifest.store
     with _opened(url, {"in_place": True} if _is_archive(url) else {}) as opened:
+        _require_written(opened, run)
         if not yes:
             what = f"run {run.run_id}" if selection.is_all else f"{selection} of run {run.run_id}"
             ask(f"Take back {what} on {url}?", declined="declined; nothing was written")
@@ -383,6 +382,14 @@ def _find(reference: str, *, store: str | None, must_be_sure: bool = False) -> R
         with _opened(store, {}) as opened:
             store = opened.url
     return find_run(reference, runs_home(), store=store, must_be_sure=must_be_sure)
+
+
+def _require_written(store: MemoryStore, run: RunDirectory) -> None:
+    """The store says whether a run wrote to it: a run directory may have lost what would tell."""
+    from memfold_flows import history
+
+    if not run.wrote and history.run_of(store, run.run_id) is None:
+        raise BadUsage(f"run {run.run_id} wrote nothing, so there is nothing to undo{_newest_applied(run)}")
 
 
 def _newest_applied(run: RunDirectory) -> str:

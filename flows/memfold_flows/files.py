@@ -11,6 +11,8 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memfold.errors import CannotWrite
+
 ROWS_PER_GROUP = 65_536
 
 PRIVATE_FOLDER = 0o700
@@ -19,19 +21,13 @@ PRIVATE_FILE = 0o600
 
 def write_parquet(path: Path, table: pa.Table, *, durable: bool = False) -> None:
     """Write a table, whole or not at all; the same rows in the same order give the same bytes."""
-    # The chunks of the table must not show, so each row group is written as one.
-    _make_folder(path.parent)
-    temporary = path.with_name(f".{path.name}.tmp")
-    with _open_private(temporary) as file:
-        with pq.ParquetWriter(file, table.schema, compression="zstd", compression_level=3) as writer:
-            for start in range(0, max(table.num_rows, 1), ROWS_PER_GROUP):
-                writer.write_table(table.slice(start, ROWS_PER_GROUP).combine_chunks(), row_group_size=ROWS_PER_GROUP)
-        file.flush()
-        if durable:
-            os.fsync(file.fileno())
-    temporary.replace(path)
-    if durable:
-        _sync_folder(path.parent)
+    with (
+        _whole(path, durable=durable) as file,
+        pq.ParquetWriter(file, table.schema, compression="zstd", compression_level=3) as writer,
+    ):
+        # The chunks of the table must not show, so each row group is written as one.
+        for start in range(0, max(table.num_rows, 1), ROWS_PER_GROUP):
+            writer.write_table(table.slice(start, ROWS_PER_GROUP).combine_chunks(), row_group_size=ROWS_PER_GROUP)
 
 
 @contextmanager
@@ -47,14 +43,34 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    _make_folder(path.parent)
-    temporary = path.with_name(f".{path.name}.tmp")
-    with _open_private(temporary) as file:
+    """Write a file, whole or not at all, and durably."""
+    with _whole(path, durable=True) as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    _sync_folder(path.parent)
+
+
+@contextmanager
+def _whole(path: Path, *, durable: bool) -> Iterator[BinaryIO]:
+    """A file beside ``path`` that takes its place at the end of the block.
+
+    Raises:
+        CannotWrite: the disk is full, or the folder may not be written.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        _make_folder(path.parent)
+        with _open_private(temporary) as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        temporary.replace(path)
+        if durable:
+            _sync_folder(path.parent)
+    except OSError as error:
+        raise CannotWrite(
+            f"{path} cannot be written ({error.strerror or error}); what was not committed before is not "
+            "in the store. Make room, or open the folder, and give the same command again."
+        ) from error
 
 
 def _open_private(path: Path) -> BinaryIO:

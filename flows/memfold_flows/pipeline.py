@@ -59,17 +59,18 @@ def apply(
     steps.require_applicable(store, run, now=began_at)
     step("rewrite", steps.rewrite, run)
     report = step("apply", steps.apply, store, run, clock, fence)
-    step("note", noting.note, store, run, report, clock)
-    receipt: Receipt = step(
-        "receipt",
-        steps.write_receipt,
-        store,
-        run,
-        report,
-        began_at=began_at,
-        clock=clock,
-        keep_snapshots=keep_snapshots,
-    )
+    with steps.interruption_named(store, run, "apply"):
+        step("note", noting.note, store, run, report, clock)
+        receipt: Receipt = step(
+            "receipt",
+            steps.write_receipt,
+            store,
+            run,
+            report,
+            began_at=began_at,
+            clock=clock,
+            keep_snapshots=keep_snapshots,
+        )
     return receipt
 
 

@@ -25,6 +25,8 @@ from memfold_flows.files import PRIVATE_FOLDER, ROWS_PER_GROUP, write_bytes, wri
 FORMAT = "memfold-run/1"
 ROWS_PER_PART = 4 * ROWS_PER_GROUP
 
+_ROWS_DIGEST = b"memfold.rows"
+
 
 @dataclass(frozen=True, slots=True)
 class RelationFile:
@@ -230,25 +232,32 @@ class RunDirectory:
 
     def write_undo(self, number: int, rows: pa.Table) -> None:
         """Make the undo rows of one transaction durable, before that transaction commits."""
-        write_parquet(self.path / f"undo/{number:06d}.parquet", rows, durable=True)
+        sealed = rows.replace_schema_metadata({_ROWS_DIGEST: _digest_of_rows(rows)})
+        write_parquet(self.path / f"undo/{number:06d}.parquet", sealed, durable=True)
 
     def undo_rows(self, transactions: Collection[int]) -> pa.Table:
         """The undo rows of these transactions, in their order; a part of one that did not commit is left out.
 
         Raises:
-            PlanDamaged: the part of one of them is missing or cannot be read.
+            PlanDamaged: the part of one of them is missing, was changed, or cannot be read.
         """
-        tables = []
-        for number in sorted(transactions):
-            path = self.path / f"undo/{number:06d}.parquet"
-            try:
-                tables.append(pq.ParquetFile(path).read().cast(UNDO))
-            except (OSError, ValueError, pa.ArrowException) as error:
-                raise PlanDamaged(
-                    f"run {self.run_id}: {path.relative_to(self.path)} cannot be read ({_first_line(error)}); "
-                    "nothing was taken back. Bring the run directory back as it was."
-                ) from error
+        tables = [self._undo_part(self.path / f"undo/{number:06d}.parquet") for number in sorted(transactions)]
         return pa.concat_tables(tables) if tables else UNDO.empty_table()
+
+    def _undo_part(self, path: Path) -> pa.Table:
+        try:
+            found = pq.ParquetFile(path).read()
+            rows = found.cast(UNDO)
+            # The manifest is sealed before there is undo data, so each part vouches for its own rows.
+            written = (found.schema.metadata or {}).get(_ROWS_DIGEST)
+            if written is not None and written != _digest_of_rows(rows):
+                raise ValueError("its rows are not those that were written")
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise PlanDamaged(
+                f"run {self.run_id}: {path.relative_to(self.path)} cannot be read ({_first_line(error)}); "
+                "nothing was taken back. Bring the run directory back as it was."
+            ) from error
+        return rows
 
     @property
     def wrote(self) -> bool:
@@ -357,6 +366,13 @@ def _describe(folder: Path, path: Path) -> RelationFile:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest_of_rows(rows: pa.Table) -> bytes:
+    hashed = hashlib.sha256()
+    for row in zip(*(rows[name].to_pylist() for name in UNDO.names), strict=True):
+        hashed.update(repr(row).encode("utf-8", "surrogatepass"))
+    return hashed.hexdigest().encode()
 
 
 def _manifest_json(manifest: Manifest) -> bytes:

@@ -190,7 +190,7 @@ def apply(store: MemoryStore, run: RunDirectory, clock: Clock, fence: int | None
         return ApplyReport()
     from memfold_flows.stores import applying
 
-    with _interruption_named(store, run, "apply"):
+    with interruption_named(store, run, "apply"):
         return applying.apply(
             store,
             changes,
@@ -264,14 +264,31 @@ def undo(store: MemoryStore, run: RunDirectory, clock: Clock, selection: Selecti
         raise BadUsage(f"run {run.run_id} wrote nothing to {store.url}, so there is nothing to undo")
     run.require_undo_data()
     rows = run.undo_rows({part.batch for part in landed if changed_rows(part)})
-    with _interruption_named(store, run, "undo"):
+    with interruption_named(store, run, "undo"):
         report = applying.undo(store, rows, run=_reference(run), clock=clock, selection=selection)
-    receipt = UndoReceipt(run_id=run.run_id, store=store.url, ended_at=clock(), report=report, of=selection)
-    earlier = run.read_json("undo.json")
-    if report.already_undone_at is None or earlier is None:
-        feed.write_undone(run, rows, _landed(store, run, "undo"))
-        run.write_json("undo.json", receipt.as_json() | {"earlier": _earlier(earlier)})
+        receipt = UndoReceipt(run_id=run.run_id, store=store.url, ended_at=clock(), report=report, of=selection)
+        earlier = run.read_json("undo.json")
+        if report.already_undone_at is None or earlier is None:
+            feed.write_undone(run, rows, _landed(store, run, "undo"))
+            run.write_json("undo.json", receipt.as_json() | {"earlier": _earlier(earlier)})
     return receipt
+
+
+@contextmanager
+def interruption_named(store: MemoryStore, run: RunDirectory, step: Step) -> Iterator[None]:
+    """Where something was committed before the failure, say so: the store is not as it was."""
+    try:
+        yield
+    except (BadUsage, ApplyInterrupted):  # refused before anything was written now, or named already
+        raise
+    except (MemfoldError, OSError) as error:
+        landed = _landed(store, run, step)
+        if not landed:
+            raise
+        raise ApplyInterrupted(
+            f"the {step} of run {run.run_id} stopped after {len(landed)} committed part(s): {str(error).rstrip('.')}. "
+            f"What was committed stands; memfold {step} {run.run_id} goes on from there."
+        ) from error
 
 
 def _earlier(receipt: dict[str, Any] | None) -> list[dict[str, Any]]:
@@ -374,20 +391,3 @@ def _pattern(run: RunDirectory, name: str) -> str:
 def _reference(run: RunDirectory) -> RunRef:
     digests = {file.path: file.sha256 for file in run.manifest.files}
     return RunRef(run_id=run.run_id, directory=str(run.path), digest=digests["rewrite.parquet"])
-
-
-@contextmanager
-def _interruption_named(store: MemoryStore, run: RunDirectory, step: Step) -> Iterator[None]:
-    """Where something was committed before the failure, say so: the store is not as it was."""
-    try:
-        yield
-    except BadUsage:  # refused before anything was written now, whatever was committed before
-        raise
-    except (MemfoldError, OSError) as error:
-        landed = _landed(store, run, step)
-        if not landed:
-            raise
-        raise ApplyInterrupted(
-            f"the {step} of run {run.run_id} stopped after {len(landed)} committed part(s): {str(error).rstrip('.')}. "
-            f"What was committed stands; memfold {step} {run.run_id} goes on from there."
-        ) from error

@@ -15,6 +15,10 @@ class PlanDamaged(MemfoldError):
     """A run directory does not hold the plan that was made; nothing is written from it."""
 
 
+class CannotWrite(MemfoldError):
+    """A file of a run that cannot be written: the disk is full, or its folder is closed to us."""
+
+
 class StoreError(MemfoldError):
     """A store that cannot be opened, read or written; retrying alone does not help."""
 
