@@ -56,7 +56,7 @@ def ask(approval: Approval, report: PlanReport) -> Answer:
     """Pause this flow run with the plan's summary until it is resumed, or until nobody answered for too long."""
     wait_seconds = approval.wait_hours * 3600
     nobody_answered = threading.Event()
-    question = Decision.with_initial_data(description=summaries.plan(report), approve=False)
+    question = Decision.with_initial_data(description=summaries.plan(report))
     timer = threading.Timer(
         wait_seconds,
         contextvars.copy_context().run,

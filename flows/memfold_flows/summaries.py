@@ -127,11 +127,12 @@ def in_one_line(totals: Totals) -> str:
 
 def _figures(totals: Totals, limit: LossLimit) -> list[str]:
     return [
-        "| memories | merged | pruned | promoted | held | lost | lost, strictly | limit |",
+        # The loss comes first, as the dialog in which a plan is approved shows no more than a few columns.
+        "| memories | lost | limit | merged | pruned | promoted | held | lost, strictly |",
         "|---|---|---|---|---|---|---|---|",
-        f"| {totals.entries_before} -> {totals.entries_after} | {totals.merged} | {totals.pruned} | {totals.promoted} "
-        f"| {totals.held} | {totals.lost} ({totals.loss_fraction:.1%}) "
-        f"| {totals.lost_strict} ({totals.loss_fraction_strict:.1%}) | {limit.max_loss_fraction:.0%} of a scope |",
+        f"| {totals.entries_before} -> {totals.entries_after} | {totals.lost} ({totals.loss_fraction:.1%}) "
+        f"| {limit.max_loss_fraction:.0%} of a scope | {totals.merged} | {totals.pruned} | {totals.promoted} "
+        f"| {totals.held} | {totals.lost_strict} ({totals.loss_fraction_strict:.1%}) |",
     ]
 
 

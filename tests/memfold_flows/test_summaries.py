@@ -13,7 +13,7 @@ def test_a_plan_says_what_it_would_lose(tea: Kitchen, nights: Nights) -> None:
 
     said = summaries.plan(report)
 
-    assert "| 8 -> 6 | 2 | 0 | 0 | 0 | 0 (0.0%) | 2 (25.0%) | 25% of a scope |" in said
+    assert "| 8 -> 6 | 0 (0.0%) | 25% of a scope | 2 | 0 | 0 | 0 | 2 (25.0%) |" in said
     assert f"Run directory: `{report.run_dir}`" in said
     assert summaries.warnings(report) == []
 

@@ -78,6 +78,16 @@ def test_an_approved_plan_is_written(executor: ThreadPoolExecutor, household: Ho
     assert household.counts() == {"home": 6}
 
 
+def test_the_question_says_what_an_answer_does() -> None:
+    """Prefect shows the description of a field beside it, and off declines."""
+    from memfold_flows.approval import Decision
+
+    asked = Decision.with_initial_data(description="# Plan").model_json_schema()["properties"]
+
+    assert asked["approve"]["description"] == "On: write this plan. Off: decline it; nothing is written."
+    assert (asked["approve"]["default"], asked["max_loss_fraction"]["anyOf"][0]["maximum"]) == (False, 0.5)
+
+
 def test_a_declined_plan_is_not_written(executor: ThreadPoolExecutor, household: Household) -> None:
     """The run ends as a refusal that says who refused; the plan can still be applied by its id."""
     household.live("home", *TEXTS, COPY)

@@ -58,7 +58,7 @@ def test_a_night_changes_what_is_due_and_within_the_limit(site: Site, household:
     }
     artifacts = site.artifacts(run)
     assert set(artifacts) == {"plan", "plan-details", "actions", "run-directory", "outcome", "pass-progress"}
-    assert "| 279 -> 240 | 39 | 0 | 0 | 0 | 0 (0.0%) | 39 (14.0%) |" in str(artifacts["outcome"].data)
+    assert "| 279 -> 240 | 0 (0.0%) | 25% of a scope | 39 | 0 | 0 | 0 | 39 (14.0%) |" in str(artifacts["outcome"].data)
     assert "attic: 5 of 6 memories" in str(artifacts["outcome"].data)
     assert "| stays | folds into it | why |" in str(artifacts["plan-details"].data)
     actions = json.loads(str(artifacts["actions"].data))
