@@ -35,7 +35,7 @@ from memfold_flows.stores.postgresql_connections import (
     postgresql_errors,
     resolved,
 )
-from memfold_flows.stores.postgresql_rows import RowReader, changed_cells, pack, unpack
+from memfold_flows.stores.postgresql_rows import RowReader, changed_cells, unpack
 from memfold_flows.stores.postgresql_tables import Column, Table, quoted, read_table, require_lone, split_name
 from memfold_flows.stores.urls import with_options
 
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 OPTIONS: dict[str, str] = {**mapping.OPTIONS, **CONNECTION_OPTIONS}
 
 _ROWS_PER_BATCH = 20_000
-_ROWS_PER_TRANSACTION = 10_000
+_ROWS_PER_TRANSACTION = 5_000
 
 _OWN_TABLE = """
 create table {table} (
@@ -208,11 +208,8 @@ class PostgresqlTransaction:
             f"where t.{table.id.quoted} = any(%s::{table.id.base}[]) and {table.readable} "
             f"order by t.{table.id.quoted} for update"
         )
-        width = len(self._reader.types)
-        rows: dict[str, StoredRow] = {}
-        for row in self._connection.execute(query.encode(), (_known_ids(table.id, ids),)):
-            memory = self._reader.memory(row[:width])
-            rows[memory.memory_id] = StoredRow(memory, pack(table, row[width:]))
+        found = map(self._reader.stored, self._connection.execute(query.encode(), (_known_ids(table.id, ids),)))
+        rows = {stored.memory.memory_id: stored for stored in found}
         return {memory_id: rows[memory_id] for memory_id in ids if memory_id in rows}
 
     def count(self, scope: str) -> int:

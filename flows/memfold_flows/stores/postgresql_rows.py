@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from memfold.errors import BadRecord
 from memfold.memory import Memory, from_microseconds
-from memfold_flows.stores.base import Update
+from memfold_flows.stores.base import StoredRow, Update
 from memfold_flows.stores.batches import snapshot_batch
 from memfold_flows.stores.mapping import scope_of
 from memfold_flows.stores.postgresql_tables import (
@@ -46,6 +46,12 @@ class RowReader:
         self._fields = [field for field in table.fields if field != "scope"]
         self._scope_names = [column.name for column in table.scope]
         self._kinds = table.kinds
+        self._kept = [column.name for column in table.kept]
+        self._readers = [
+            (place, _ONE_BY_ONE[table.kinds[field]])
+            for place, field in enumerate(self._fields)
+            if table.kinds[field] in _ONE_BY_ONE
+        ]
         self.expressions = ", ".join(
             [
                 *(_expression(table.kinds[field], table.fields[field]) for field in self._fields),
@@ -73,16 +79,15 @@ class RowReader:
         columns["scope"] = [scope_of(self._scope_names, values) for values in scopes]
         return snapshot_batch(columns)
 
-    def memory(self, row: Sequence[Any]) -> Memory:
-        """The memory in one row of ``expressions``."""
-        values = dict(zip(self._fields, row, strict=False))
-        for field in self._fields:
-            kind = self._kinds[field]
-            if kind in _CHECKED:
-                values[field] = _checked(_CHECKED[kind], values[field], field, row[0])
-            elif kind == TIME:
-                values[field] = _checked(_moment, values[field], field, row[0])
-        return Memory(scope=scope_of(self._scope_names, row[len(self._fields) :]), **values)
+    def stored(self, row: Sequence[Any]) -> StoredRow:
+        """The memory in one row of ``expressions`` with the kept columns, as texts, behind them."""
+        cells = list(row[: len(self._fields)])
+        for place, read in self._readers:
+            cells[place] = _checked(read, cells[place], self._fields[place], row[0])
+        scope = scope_of(self._scope_names, row[len(self._fields) : len(self.types)])
+        memory = Memory(scope=scope, **dict(zip(self._fields, cells, strict=True)))
+        raw = dict(zip(self._kept, row[len(self.types) :], strict=True))
+        return StoredRow(memory, _encode(raw).encode())
 
 
 def changed_cells(update: Update, table: Table) -> dict[str, str | None]:
@@ -103,13 +108,8 @@ def changed_cells(update: Update, table: Table) -> dict[str, str | None]:
     return cells
 
 
-def pack(table: Table, cells: Sequence[str | None]) -> bytes:
-    """A row as an undo keeps it: every column as the server writes it, those that memfold does not know included."""
-    return _encode({column.name: cell for column, cell in zip(table.kept, cells, strict=True)}).encode()
-
-
 def unpack(raw: bytes) -> dict[str, str | None]:
-    """The inverse of ``pack``."""
+    """The cells of a row as an undo keeps it: every column as the server writes it, also those that have no field."""
     cells: dict[str, str | None] = json.loads(raw)
     return cells
 
@@ -164,6 +164,9 @@ def _moment(value: int | None) -> datetime | None:
         return from_microseconds(value)
     except OverflowError:
         raise ValueError("a time between the years 1 and 9999") from None
+
+
+_ONE_BY_ONE: dict[str, Callable[[Any], Any]] = {**_CHECKED, TIME: _moment}
 
 
 def _cell(kind: str, value: Any, column: Column) -> str | None:
