@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from memfold import candidates, evidence, links
+from memfold import candidates, evidence, links, verdicts
 from memfold.grouping import Grouping
-from memfold.links import Links
+from memfold.links import NOTHING_PROPOSED, Links, Proposed
 from memfold.policy import Policy
 from memfold.rows import Nodes, Rows, fold_copies, read_rows
 from memfold.token_sets import token_sets
@@ -27,14 +27,16 @@ class Matches:
     clusters: pa.Table
 
 
-def match_rows(snapshot: pa.Table, rejected: pa.Table, policy: Policy) -> Matches:
+def match_rows(snapshot: pa.Table, rejected: pa.Table, policy: Policy, *, proposals: pa.Table | None = None) -> Matches:
     """Find, judge and group the memories of a snapshot that say the same.
 
     The order of the input does not matter, and what happens in one scope follows from its own memories alone.
+    ``proposals`` (``frames.PROPOSALS``): what a model said of some pairs; the accepted ones are judged pairs as well.
     """
     rows = read_rows(snapshot, rejected, policy)
     nodes = fold_copies(rows, policy)
-    found, survivor_of = match(rows, nodes, policy)
+    proposed = NOTHING_PROPOSED if proposals is None else _proposed(rows, nodes, proposals)
+    found, survivor_of = match(rows, nodes, policy, proposed)
     explained = evidence.explain(rows, nodes, found, policy)
     return Matches(
         texts=evidence.texts(rows),
@@ -43,13 +45,13 @@ def match_rows(snapshot: pa.Table, rejected: pa.Table, policy: Policy) -> Matche
     )
 
 
-def match(rows: Rows, nodes: Nodes, policy: Policy) -> tuple[Links, I64]:
+def match(rows: Rows, nodes: Nodes, policy: Policy, proposed: Proposed = NOTHING_PROPOSED) -> tuple[Links, I64]:
     """Judge candidates and group nodes until candidates among those that stay bring nothing new.
 
     Where a bucket held more rows than it has leaders, the nodes that stay are proposed again among themselves: a
     pass over what this pass leaves behind therefore finds nothing.
     """
-    matcher = _Matcher(rows, nodes, policy)
+    matcher = _Matcher(rows, nodes, policy, proposed)
     searches = [_Search(group_of) for group_of in _groupings(rows, nodes, policy)]
     while True:
         for search in searches:
@@ -95,13 +97,13 @@ class _Search:
 class _Matcher:
     """The pairs judged so far, and the grouping that follows from them."""
 
-    def __init__(self, rows: Rows, nodes: Nodes, policy: Policy) -> None:
-        self.rows, self.nodes, self.policy = rows, nodes, policy
+    def __init__(self, rows: Rows, nodes: Nodes, policy: Policy, proposed: Proposed) -> None:
+        self.rows, self.nodes, self.policy, self.proposed = rows, nodes, policy, proposed
         self.sets, self.set_of = token_sets(rows.corpus, rows.text[nodes.leader])
         self.known = np.empty(0, np.int64)
         self.parts: list[Links] = []
         self.grouping = Grouping(rows.survivor_order[nodes.leader].tolist())
-        self._add(np.empty((2, 0), np.int64), is_proposed=True)
+        self._add(proposed.pairs, is_proposed=True)
 
     def propose(self, group_of: I64, open_nodes: I64) -> I64:
         """Judge the candidates among these nodes; returns the groups that may hold more."""
@@ -146,9 +148,32 @@ class _Matcher:
             new,
             jaccard=self.sets.jaccard(*self.set_of[new]),
             is_proposed=np.full(len(packed), is_proposed),
+            proposed=self.proposed,
         )
         self.parts.append(judged)
         self.grouping.add(judged)
+
+
+def _proposed(rows: Rows, nodes: Nodes, proposals: pa.Table) -> Proposed:
+    """The accepted verdicts of a model, from memories to nodes; a pair behind different walls is none."""
+    row_of = {memory_id: row for row, memory_id in enumerate(rows.memory_id.to_pylist())}
+    said: dict[tuple[int, int], tuple[int, int]] = {}
+    for proposal in proposals.to_pylist():
+        if not proposal["accepted"] or proposal["verdict"] not in ("same", "contains", "conflict"):
+            continue
+        keeps = [memory_id == proposal["stays"] for memory_id in proposal["ids"]]
+        one, other = (int(nodes.of_row[row_of[memory_id]]) for memory_id in proposal["ids"])
+        if min(one, other) < 0 or one == other or rows.wall[nodes.leader[one]] != rows.wall[nodes.leader[other]]:
+            continue
+        stays = keeps if one < other else keeps[::-1]
+        pair = min(one, other), max(one, other)
+        said[pair] = verdicts.NAMES.index(proposal["verdict"]), 1 if stays[0] else 2 if stays[1] else 0
+    pairs = sorted(said)
+    return Proposed(
+        np.array(pairs, np.int64).reshape(-1, 2).T,
+        np.array([said[pair][0] for pair in pairs], np.int8),
+        np.array([said[pair][1] for pair in pairs], np.int8),
+    )
 
 
 def _groupings(rows: Rows, nodes: Nodes, policy: Policy) -> list[I64]:

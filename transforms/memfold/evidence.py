@@ -61,6 +61,8 @@ def explain(rows: Rows, nodes: Nodes, found: Links, policy: Policy) -> Explained
     for index, at in enumerate(judged.tolist()):
         words = verdicts.explain(rows.corpus, bare, index)
         reason[at], only_left[at], only_right[at] = words.reason, words.only_left, words.only_right
+        if chosen.verdict[at] != bare.verdict[index]:
+            reason[at] = f"a model says {verdicts.NAMES[chosen.verdict[at]]}; {words.reason}"
     return Explained(chosen, reason, only_left, only_right)
 
 

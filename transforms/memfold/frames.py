@@ -67,6 +67,29 @@ PAIRS = pa.schema(
     ]
 )
 
+#: One row per pair or group of memories that a model was asked about, or proposed: ``kind`` is judge or rewrite.
+#: ``verdict``: same, contains, conflict, supersedes or distinct, and ``stays`` the memory that must stay; ``content``:
+#: the text for all of ``ids``. ``refused_by`` names the check that keeps it from being done, null where there is none.
+PROPOSALS = pa.schema(
+    [
+        pa.field("question", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("ids", WORDS, nullable=False),
+        pa.field("verdict", pa.string()),
+        pa.field("stays", pa.string()),
+        pa.field("content", pa.string()),
+        pa.field("accepted", pa.bool_(), nullable=False),
+        pa.field("refused_by", pa.string()),
+        pa.field("detail", pa.string(), nullable=False),
+    ]
+)
+
+#: One row per memory that is to have another text: one that a model wrote for it and for all that go into it.
+REWRITES = pa.schema(
+    [pa.field("memory_id", pa.string(), nullable=False), pa.field("content", pa.string(), nullable=False)]
+)
+
 #: One row per replay batch that the pass read, in the order in which a later step marks them consumed.
 REPLAY = pa.schema(
     [

@@ -49,6 +49,32 @@ class Links:
         return Links(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """What a model said of pairs of nodes that no check objects to, left < right, in the order of the pairs.
+
+    It stands in place of a verdict that memfold was not sure of, and of no other.
+    """
+
+    pairs: I64  # (2, k)
+    verdict: NDArray[np.int8]
+    winner: NDArray[np.int8]
+
+    def over(self, found: verdicts.Verdicts, pairs: I64, count: int) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+        """The verdicts and winners on these pairs, with what was proposed for them in its place."""
+        verdict, winner = found.verdict.copy(), found.winner.copy()
+        if self.pairs.shape[1]:
+            packed, asked = (each[0] * count + each[1] for each in (self.pairs, pairs))
+            place = np.minimum(np.searchsorted(packed, asked), len(packed) - 1)
+            is_unsure = (verdict == verdicts.DISTINCT) | (verdict == verdicts.CONFLICT)
+            at = np.flatnonzero((packed[place] == asked) & is_unsure)
+            verdict[at], winner[at] = self.verdict[place[at]], self.winner[place[at]]
+        return verdict, winner
+
+
+NOTHING_PROPOSED = Proposed(np.empty((2, 0), np.int64), np.empty(0, np.int8), np.empty(0, np.int8))
+
+
 def joined(parts: Sequence[Links]) -> Links:
     """Several batches of links as one."""
     return Links(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Links)))
@@ -62,13 +88,15 @@ def judge(
     *,
     jaccard: NDArray[np.float64],
     is_proposed: Mask,
+    proposed: Proposed = NOTHING_PROPOSED,
 ) -> Links:
     """A verdict on each pair of nodes (2, k), and what keeps it from merging."""
     left, right = pairs
     found = verdict_of(rows, nodes, pairs)
+    said, stays = proposed.over(found, pairs, len(nodes.leader))
     is_copy = nodes.copy_code[left] == nodes.copy_code[right]
-    verdict = np.where(is_copy, verdicts.SAME, found.verdict).astype(np.int8)
-    winner = np.where(is_copy, 0, found.winner).astype(np.int8)
+    verdict = np.where(is_copy, verdicts.SAME, said).astype(np.int8)
+    winner = np.where(is_copy, 0, stays).astype(np.int8)
     mergeable = (verdict == verdicts.SAME) | (verdict == verdicts.CONTAINS)
     held = _behind_walls(rows, nodes, policy, pairs[:, mergeable])
     held = dict(zip(np.flatnonzero(mergeable)[list(held)].tolist(), held.values(), strict=True))

@@ -100,6 +100,7 @@ def would_lose(corpus: Corpus, removed: Sequence[int], kept: Sequence[int]) -> t
 
     A fact is a URL or other identifier, a number, a date or time, a negation or a name; () when nothing would be lost.
     """
+    words = corpus.vocabulary.words
     stays = {token for row in kept for token in _row(corpus, row)}
     lost: dict[int, None] = {}
     for row in removed:
@@ -109,7 +110,10 @@ def would_lose(corpus: Corpus, removed: Sequence[int], kept: Sequence[int]) -> t
             is_fact = corpus.kinds[place] & FACT or corpus.marks[place] & CAPITAL
             if is_fact and token not in stays:
                 lost[token] = None
-    return tuple(corpus.vocabulary.words[token] for token in lost)
+    said = {words[token] for token in stays} if lost else set()
+    # "Fridays" is kept where "Friday" stays.
+    days = {token for token in lost if corpus.vocabulary.classes[token] & BIT["date"]}
+    return tuple(words[token] for token in lost if token not in days or words[token].removesuffix("s") not in said)
 
 
 FACT = BIT["number"] | BIT["date"] | BIT["time"] | BIT["identifier"] | BIT["negation"]
