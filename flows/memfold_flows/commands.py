@@ -47,6 +47,8 @@ def init(url: str, *, as_json: bool) -> None:
             f"init makes sqlite: and postgresql: stores, not {parts.scheme}:; "
             "other stores are made by their own programs"
         )
+    if parts.options:
+        raise BadUsage("init makes memfold's own table; a table of your own needs none. Nothing was made.")
     path = urls.local_path(parts.path)
     is_new = sqlite.init(path)
     if as_json:

@@ -475,6 +475,7 @@ STORES: dict[str, Callable[[Any, Sequence[Memory]], Filled]] = {
     "praisonai": FilledPraisonAI,
     "praisonai-file": FilledPraisonAIFile,
     "sqlite": FilledSqlite,
+    "sqlite-mapped": FilledMappedSqlite,
     "postgresql": FilledPostgresql,
     "postgresql-mapped": FilledMappedPostgresql,
 }

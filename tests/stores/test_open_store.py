@@ -59,7 +59,7 @@ def test_what_stands_before_a_host_is_not_shown():
         ("sqlit:x.db", "no store is called 'sqlit'; did you mean 'sqlite'?"),
         ("redis:x", f"no store is called 'redis'; known: {', '.join(sorted(KINDS))}"),
         ("jsonl:x?scop=user_id", "a jsonl: store has no option 'scop'; did you mean 'scope'?"),
-        ("sqlite:x?mode=ro", "a sqlite: store has no option 'mode'; it takes none"),
+        ("evo:x?mode=ro", "a evo: store has no option 'mode'; it takes none"),
     ],
 )
 def test_an_unknown_scheme_or_option_names_the_nearest(url, what):

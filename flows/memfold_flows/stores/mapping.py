@@ -8,13 +8,15 @@ rows of the table belong together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
 from memfold.errors import BadUsage
 from memfold.frames import SNAPSHOT
+from memfold.policy import SessionRecall
+from memfold_flows.stores.base import StoreTraits
 from memfold_flows.stores.ledger_tables import OWN_TABLE
 
 #: Every field of a memory that a column can hold.
@@ -83,6 +85,21 @@ def read_mapping(options: Mapping[str, Any]) -> TableMapping:
     scope = tuple(name for name in given.pop("scope").split(",") if name)
     _require_one_field_each(table, given)
     return TableMapping(table, given, scope, is_own=False)
+
+
+def traits_of(mapping: TableMapping, written: Collection[str], *, rows_per_transaction: int) -> StoreTraits:
+    """What is true of a table, of whose columns these can be written."""
+    places = frozenset(field for field, column in mapping.columns.items() if field in FOLDED and column in written)
+    has_tier = mapping.columns.get("tier") in written
+    # What a null session means in a table of people's own is not known: there only twins of one session are merged.
+    in_sessions: SessionRecall = "equality" if "session_id" in mapping.columns else "none"
+    return StoreTraits(
+        places=places,
+        session_recall="null_is_all" if mapping.is_own else in_sessions,
+        promotes=has_tier,
+        no_promotion="" if has_tier else "no column of the table is named as its tier",
+        rows_per_transaction=rows_per_transaction,
+    )
 
 
 def scope_of(names: Sequence[str], values: Sequence[str | None]) -> str:

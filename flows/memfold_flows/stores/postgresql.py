@@ -21,10 +21,10 @@ import pyarrow as pa
 
 from memfold.errors import StoreError
 from memfold_flows.stores import mapping
-from memfold_flows.stores.base import StoredRow, StoreTraits, Update
+from memfold_flows.stores.base import StoredRow, Update
 from memfold_flows.stores.bookkeeping import Bookkeeping
 from memfold_flows.stores.ledger_tables import PostgresqlTables
-from memfold_flows.stores.mapping import FOLDED, TableMapping, read_mapping, scope_values
+from memfold_flows.stores.mapping import TableMapping, read_mapping, scope_values, traits_of
 from memfold_flows.stores.postgresql_connections import (
     OPTIONS as CONNECTION_OPTIONS,
 )
@@ -173,7 +173,8 @@ class PostgresqlStore:
         server = resolved(self._server, connection)
         table = read_table(connection, self._mapping, server.url)
         self._schema, self._name = table.schema, table.name
-        self.traits = _traits(table, self._mapping)
+        written = [column.name for column in table.kept]
+        self.traits = traits_of(self._mapping, written, rows_per_transaction=_ROWS_PER_TRANSACTION)
         host = {"host": server.host} if server.host.startswith("/") else {}
         place = Server("", server.port, server.user, server.database) if host else server
         self.url = with_options(place.url, {**self._mapping.options(table.url_name()), **server.options, **host})
@@ -303,20 +304,6 @@ def _make_table(connection: Connection, wanted: TableMapping) -> bool:
     connection.execute(_OWN_TABLE.format(table=target).encode(), ())
     connection.execute(_SCOPE_INDEX.format(table=target).encode(), ())
     return True
-
-
-def _traits(table: Table, wanted: TableMapping) -> StoreTraits:
-    written = {field for field, column in table.fields.items() if not column.generated}
-    has_tier = "tier" in written
-    # What a null session means in a table of people's own is not known: there only twins of one session are merged.
-    in_sessions = "null_is_all" if wanted.is_own else "equality" if "session_id" in table.fields else "none"
-    return StoreTraits(
-        places=frozenset(FOLDED & written),
-        session_recall=in_sessions,  # type: ignore[arg-type]
-        promotes=has_tier,
-        no_promotion="" if has_tier else "no column of the table is named as its tier",
-        rows_per_transaction=_ROWS_PER_TRANSACTION,
-    )
 
 
 def _unreadable(connection: Connection, table: Table) -> Counter[str]:

@@ -33,8 +33,8 @@ from typing import Any
 import pyarrow as pa
 
 from memfold.errors import BadRecord, BadUsage, StoreError
-from memfold_flows.stores import urls
-from memfold_flows.stores.base import StoredRow, StoreTraits, Update
+from memfold_flows.stores import mapping, urls
+from memfold_flows.stores.base import MemoryStore, StoredRow, StoreTraits, Update
 from memfold_flows.stores.bookkeeping import Bookkeeping
 from memfold_flows.stores.connections import (
     connect_creating,
@@ -43,10 +43,10 @@ from memfold_flows.stores.connections import (
     require_database,
     sqlite_errors,
 )
-from memfold_flows.stores.ledger_tables import SqliteTables
+from memfold_flows.stores.ledger_tables import OWN_TABLE, SqliteTables
 from memfold_flows.stores.sqlite_rows import COLUMNS, batch_of, changed_cells, memory_of, pack, unpack
 
-OPTIONS: dict[str, str] = {}
+OPTIONS: dict[str, str] = mapping.OPTIONS
 
 TRAITS = StoreTraits(
     places=frozenset(
@@ -107,8 +107,18 @@ _MAX_SCOPES = 30_000
 _IDS_PER_QUERY = 1_000
 
 
-def open_store(path: str, options: Mapping[str, Any]) -> SqliteStore:
-    """Open the store in this file; see ``SqliteStore``."""
+def open_store(path: str, options: Mapping[str, Any]) -> MemoryStore:
+    """Open the store in this file: memfold's own table, or the one whose columns the options name."""
+    wanted = mapping.read_mapping(options)
+    if not wanted.is_own:
+        from memfold_flows.stores.sqlite_mapped import MappedSqliteStore
+
+        return MappedSqliteStore(urls.local_path(path), wanted)
+    if wanted.table != OWN_TABLE:
+        raise BadUsage(
+            f"table {wanted.table!r} is not memfold's own ({OWN_TABLE}), and no column of it is named; nothing "
+            "was read. Name those of its id, content and scope: ?table=NAME&id=COLUMN&content=COLUMN&scope=COLUMN"
+        )
     return SqliteStore(urls.local_path(path))
 
 
