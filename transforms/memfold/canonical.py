@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from memfold.forms import fold_forms
-from memfold.lexicon import Language, classes, detect, foreign_classes, language
+from memfold.lexicon import Language, Phrase, classes, detect, foreign_classes, language
+from memfold.memo import Memo
 from memfold.openings import without_openings
+from memfold.pieces import scan_pieces
 from memfold.spelling import DICTIONARIES, corrected, is_everyday, is_known, misspelled
 from memfold.tokens import (
     ARTICLE,
@@ -28,7 +30,7 @@ from memfold.word_order import in_plain_order, with_question
 @lru_cache(maxsize=1)
 def scanned(text: str) -> tuple[Token, ...]:
     """The tokens of a text as written; those of the text asked for last are kept, as its key needs them, too."""
-    return tuple(scan(plain(text)))
+    return tuple(scan_pieces(text) or scan(plain(text)))
 
 
 def canonical(text: str) -> tuple[list[Token], Language, bool]:
@@ -101,6 +103,11 @@ def _simplified(tokens: list[Token], lang: Language) -> list[Token]:
 
 
 def _expanded(tokens: list[Token], lang: Language) -> list[Token]:
+    may_expand = [
+        token for token in tokens if token.kind == "hyphenated" or "'" in token.word or token.word in lang.contractions
+    ]
+    if not may_expand:
+        return tokens
     found: list[Token] = []
     owed = 0
     for token in tokens:
@@ -184,20 +191,11 @@ _MEANINGFUL_PREFIXES = frozenset({"re", "co", "un", "pre", "de", "non", "anti", 
 
 def _replaced(tokens: list[Token], lang: Language) -> list[Token]:
     """Fillers dropped, phrases with a class as one token, several spellings of one thing as one."""
-    phrases = lang.phrases
     found: list[Token] = []
     owed = at = 0
     while at < len(tokens):
         token = tokens[at]
-        match = None
-        for phrase in phrases.get(token.word, ()):
-            length = len(phrase.words)
-            run = tokens[at : at + length]
-            if tuple(other.word for other in run) != phrase.words or any(t.marks & BOUNDARY for t in run[1:]):
-                continue
-            if not phrase.set_off or _is_set_off(tokens, at, at + length):
-                match = phrase
-                break
+        match = _phrase_at(tokens, at, lang) if token.word in lang.phrases else None
         if match is None:
             found.append(token if not owed else token._replace(marks=token.marks | owed))
             owed = 0
@@ -209,6 +207,21 @@ def _replaced(tokens: list[Token], lang: Language) -> list[Token]:
         found += [Token(word, kind, marks if place == 0 else 0) for place, word in enumerate(match.becomes)]
         at += len(match.words)
     return found
+
+
+def _phrase_at(tokens: list[Token], at: int, lang: Language) -> Phrase | None:
+    """The longest phrase of the language that starts here."""
+    second = tokens[at + 1].word if at + 1 < len(tokens) else ""
+    for phrase in lang.phrases[tokens[at].word]:
+        length = len(phrase.words)
+        if length > 1 and phrase.words[1] != second:
+            continue
+        run = tokens[at : at + length]
+        if tuple(other.word for other in run) != phrase.words or any(t.marks & BOUNDARY for t in run[1:]):
+            continue
+        if not phrase.set_off or _is_set_off(tokens, at, at + length):
+            return phrase
+    return None
 
 
 def _is_set_off(tokens: list[Token], start: int, end: int) -> bool:
@@ -223,18 +236,27 @@ def _put_right(tokens: list[Token], lang: Language) -> list[Token]:
     """Typos in ordinary words put right, and the weekdays that are written short in full."""
     short = lang.words("weekday_abbreviations")
     days = misspelled((*lang.months, *lang.words("weekdays")), lang.code) if lang.code in DICTIONARIES else {}
-    found: list[Token] = []
+    right = _corrections(lang.code)
+    found = list(tokens)
     for place, token in enumerate(tokens):
         word = token.word
-        if token.kind == "word":
-            if word in short and _is_day_context(tokens, place, short, lang):
-                word = _weekday_name(short[word], lang)
-            elif token.marks & CAPITAL:
-                word = days.get(word, word)
-            elif place == 0 or tokens[place - 1].word not in _NAMING:
-                word = corrected(word, lang.code)
-        found.append(token if word == token.word else Token(word, "word", token.marks))
+        if token.kind != "word":
+            continue
+        if word in short and _is_day_context(tokens, place, short, lang):
+            word = _weekday_name(short[word], lang)
+        elif token.marks & CAPITAL:
+            word = days.get(word, word)
+        elif right[word] != word and (place == 0 or tokens[place - 1].word not in _NAMING):
+            word = right[word]
+        if word != token.word:
+            found[place] = Token(word, "word", token.marks)
     return found
+
+
+@cache
+def _corrections(code: str) -> Memo[str, str]:
+    """Each word as it is meant in one language."""
+    return Memo(lambda word: corrected(word, code))
 
 
 # What follows is a name, however it is spelled.
@@ -267,7 +289,11 @@ def _plain_words(tokens: list[Token], lang: Language) -> list[Token]:
         return tokens
     found: list[Token] = []
     owed = 0
+    light = _light_words(lang.code)
     for place, token in enumerate(tokens):
+        if not owed and (token.kind != "word" or token.word not in light):
+            found.append(token)
+            continue
         marks = token.marks | owed
         before = found[-1].word if found else ""
         gone = None if token.kind != "word" else _left_out(tokens, place, marks, before, lang)
@@ -283,6 +309,13 @@ def _plain_words(tokens: list[Token], lang: Language) -> list[Token]:
             word = lang.agreement[word]
         found.append(token if word == token.word and marks == token.marks else Token(word, token.kind, marks))
     return found
+
+
+@cache
+def _light_words(code: str) -> frozenset[str]:
+    """The words that may be left out, and the verbs with an -s."""
+    lang = language(code)
+    return lang.articles.union(lang.copulas, lang.agreement, ["on", "at", "that"])
 
 
 def _left_out(tokens: list[Token], place: int, marks: int, before: str, lang: Language) -> int | None:
@@ -342,7 +375,8 @@ def _is_day(tokens: list[Token], at: int, lang: Language) -> bool:
 
 def _without_repetition(tokens: list[Token]) -> list[Token]:
     """Without sentences that say again, word for word, what a sentence before them said."""
-    if not any(token.marks & HARD for token in tokens[1:]):
+    starts = [token.word for token in tokens[1:] if token.marks & HARD]
+    if not starts or (tokens[0].word not in starts and len(set(starts)) == len(starts)):
         return tokens
     sentences: list[list[Token]] = []
     for token in tokens:

@@ -14,20 +14,18 @@ DATE, TIME = "date", "time"
 
 def fold_forms(tokens: list[Token], lang: Language) -> list[Token]:
     """The tokens with every number, quantity, date and time replaced by one token in canonical form."""
+    starts = lang.form_starts
     folded: list[Token] = []
-    at = 0
-    while at < len(tokens):
-        token = tokens[at]
-        plain_word = token.kind == "word" and token.word not in lang.form_starts and token.word[0] not in "#午上下"
-        found = None if plain_word else _form_at(tokens, at, lang)
-        if found is None:
-            folded.append(tokens[at])
-            at += 1
+    done = 0
+    for at, token in enumerate(tokens):
+        if at < done or (token.kind == "word" and token.word not in starts and token.word[0] not in "#午上下"):
             continue
-        form, length = found
-        folded.append(form)
-        at += length
-    return folded
+        found = _form_at(tokens, at, lang)
+        if found is not None:
+            folded += tokens[done:at]
+            folded.append(found[0])
+            done = at + found[1]
+    return folded + tokens[done:] if done else tokens
 
 
 def _form_at(tokens: list[Token], at: int, lang: Language) -> Form:
@@ -49,22 +47,18 @@ def _form_at(tokens: list[Token], at: int, lang: Language) -> Form:
         return Token(clock, TIME, token.marks), 1
     if token.word in HALF_DAYS and number_at(tokens, at + 1, lang) is not None:
         return _half_day_first(tokens, at, lang)
-    if number_at(tokens, at, lang) is not None:
-        return _from_number(tokens, at, lang)
-    return None
-
-
-def _from_number(tokens: list[Token], at: int, lang: Language) -> Form:
     found = number_at(tokens, at, lang)
-    if found is None:
-        return None
+    return None if found is None else _from_number(tokens, at, lang, *found)
+
+
+def _from_number(tokens: list[Token], at: int, lang: Language, value: str, length: int) -> Form:
     return (
         _day_first(tokens, at, lang)
         or _cjk_date(tokens, at, lang)
         or _hour(tokens, at, lang)
         or quantity_at(tokens, at, lang)
         or ordinal_at(tokens, at, lang)
-        or (Token(found[0], NUMERIC, tokens[at].marks), found[1])
+        or (Token(value, NUMERIC, tokens[at].marks), length)
     )
 
 
@@ -163,6 +157,8 @@ COMMON_DATE_MARKS = COMMA | CAPITAL
 
 def _cjk_date(tokens: list[Token], at: int, lang: Language) -> Form:
     """ "2025年8月7日", "5月8日"."""
+    if not any(token.word == "月" for token in tokens[at:]):
+        return None
     parts: dict[str, str] = {}
     place = at
     for mark in "年月日":

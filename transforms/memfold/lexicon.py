@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from itertools import chain
 from typing import Any
 
+from memfold.memo import Memo
 from memfold.tokens import CAPITAL, Token, plain, scan
 
 LANGUAGES = ("en", "de", "fr", "es", "ru", "ar", "hi", "zh", "ja")
@@ -180,25 +183,14 @@ def detect(tokens: list[Token]) -> tuple[str, bool]:
 
     A text of a few plain words that tell nothing is read as English, but not taken for sure.
     """
-    hits = dict.fromkeys(LANGUAGES, 0)
-    words = 0
     tokens = list({token.word: token for token in tokens}.values())
+    spoken = [token.word for token in tokens if token.kind in _SPOKEN and not token.marks & CAPITAL]
+    hits = Counter(chain.from_iterable([_hints[word] for word in spoken]))
+    words = len(spoken)
     for token in tokens:
         if token.kind in ("character", "kana"):
             words += 1
-            code = _unspaced_language(token)
-            if code:
-                hits[code] += 1
-        elif token.kind in ("word", "hyphenated") and not token.marks & CAPITAL:
-            words += 1
-            script = _script(token.word)
-            if script:
-                hits[script] += 1
-            for code in _marked().get(token.word, ()):
-                hits[code] += 1
-            if "'" in token.word:
-                hits["fr"] += token.word.partition("'")[0] in _ELIDED
-                hits["en"] += token.word.endswith(("'s", "n't"))
+            hits[_unspaced_language(token)] += 1
     for code in _ruled_out(tokens):
         hits[code] = 0
     if hits["ja"]:
@@ -213,9 +205,18 @@ def detect(tokens: list[Token]) -> tuple[str, bool]:
     return ("en", False) if words <= FEW_WORDS and all(token.word.isascii() for token in tokens) else ("", False)
 
 
+def _hinted(word: str) -> tuple[str, ...]:
+    """The languages that a word speaks for; one may stand there twice."""
+    codes = [_script(word), *_marked().get(word, ())]
+    if "'" in word:
+        codes += ["fr"] if word.partition("'")[0] in _ELIDED else []
+        codes += ["en"] if word.endswith(("'s", "n't")) else []
+    return tuple(filter(None, codes))
+
+
+_hints = Memo(_hinted)
 FEW_WORDS = 4
-
-
+_SPOKEN = frozenset({"word", "hyphenated"})
 LATIN = frozenset({"en", "de", "fr", "es"})
 
 

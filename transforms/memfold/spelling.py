@@ -15,7 +15,6 @@ PROTECTED_ENDING = {"en": 1, "fr": 1, "es": 1, "de": 3, "ru": 3}
 VOWELS = frozenset("aeiouyáéíóúàèìòùâêîôûäöüаеёиоуыэюя")
 
 
-@lru_cache(maxsize=200_000)
 def corrected(word: str, code: str) -> str:
     """The known word that this one is a slip away from, or the word itself where none or several are."""
     if code not in DICTIONARIES or len(word) < MIN_LETTERS or not word.isalpha() or is_known(word, code):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,8 +101,9 @@ def text_key(text: str) -> str:
 def read_corpus(texts: Sequence[str]) -> Corpus:
     """The texts as integers; the same texts give the same corpus."""
     reader = _Reader()
-    for text in texts:
-        reader.read(text)
+    with _without_garbage_collection():
+        for text in texts:
+            reader.read(text)
     return reader.corpus()
 
 
@@ -108,10 +111,23 @@ def read_with_keys(texts: Iterable[str]) -> tuple[Corpus, list[str]]:
     """The corpus of these texts and the key of each, for little more than the corpus alone."""
     reader = _Reader()
     keys = []
-    for text in texts:
-        reader.read(text)
-        keys.append(text_key(text))
+    with _without_garbage_collection():
+        for text in texts:
+            reader.read(text)
+            keys.append(text_key(text))
     return reader.corpus(), keys
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Reading makes millions of small tuples and no circle among them; looking for one takes a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def stable_hash(word: str) -> int:
@@ -119,93 +135,119 @@ def stable_hash(word: str) -> int:
     return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-Row = tuple[list[int], list[int], list[int], list[int], int]
-
-
 class _Reader:
+    """Reads text after text. A reading is a token with its class bits in one language; each is made once."""
+
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
         self.classes: list[int] = []
+        self.known: dict[tuple[str, bool], _Readings] = {}
         # Machine integers: a million texts have tens of millions of tokens.
-        self.tokens, self.kinds, self.marks = array("i"), array("I"), array("H")
-        self.token_offsets = array("q", [0])
-        self.keys = array("i")
-        self.key_offsets = array("q", [0])
+        self.word_of_reading, self.kind_of_reading, self.marks_of_reading = array("i"), array("I"), array("H")
+        self.readings = array("i")
+        self.offsets = array("q", [0])
         self.traits = array("q")
-        self.known_kinds: dict[tuple[str, str, str, bool], int] = {}
         self.seen: dict[str, int] = {}
 
     def read(self, text: str) -> None:
         known = self.seen.setdefault(text, len(self.traits))
         if known < len(self.traits):
-            self._repeat(known)
-            return
-        ids, kinds, marks, keys, traits = self._row(text)
-        self.tokens.extend(ids)
-        self.kinds.extend(kinds)
-        self.marks.extend(marks)
-        self.token_offsets.append(len(self.tokens))
-        self.keys.extend(keys)
-        self.key_offsets.append(len(self.keys))
-        self.traits.append(traits)
+            self.readings += self.readings[self.offsets[known] : self.offsets[known + 1]]
+            self.traits.append(self.traits[known])
+        else:
+            tokens, lang, is_sure = canonical(text)
+            readings = self.known.get((lang.code, is_sure)) or self._readings(lang, is_sure=is_sure)
+            self.readings.extend([readings[token] for token in tokens])
+            self.traits.append(_traits(text, lang, is_sure=is_sure))
+        self.offsets.append(len(self.readings))
 
-    def _repeat(self, row: int) -> None:
-        of_tokens = slice(self.token_offsets[row], self.token_offsets[row + 1])
-        self.tokens += self.tokens[of_tokens]
-        self.kinds += self.kinds[of_tokens]
-        self.marks += self.marks[of_tokens]
-        self.token_offsets.append(len(self.tokens))
-        self.keys += self.keys[self.key_offsets[row] : self.key_offsets[row + 1]]
-        self.key_offsets.append(len(self.keys))
-        self.traits.append(self.traits[row])
-
-    def _row(self, text: str) -> Row:
-        tokens, lang, is_sure = canonical(text)
-        kinds = [self._kind(token, lang, is_sure=is_sure) for token in tokens]
-        ids = [self._id(token.word, kind) for token, kind in zip(tokens, kinds, strict=True)]
-        traits = HAS_TABLE if is_sure else 0
-        if any(kind & BIT["relative_day"] for kind in kinds):
-            traits |= SAYS_A_DAY
-        if lang.code in ("zh", "ja"):
-            traits |= UNSPACED
-        if lang.table.get("free_time"):
-            traits |= FREE_TIME
-        if not text.isascii():
-            traits |= _picture_bits(text)
-        return ids, kinds, [token.marks for token in tokens], sorted(set(ids)), traits
-
-    def _kind(self, token: Token, lang: Language, *, is_sure: bool) -> int:
-        key = (token.word, token.kind, lang.code, is_sure)
-        found = self.known_kinds.get(key)
-        if found is None:
-            found = self.known_kinds[key] = word_classes(token, lang, is_sure=is_sure) | KIND_CLASS.get(token.kind, 0)
+    def _readings(self, lang: Language, *, is_sure: bool) -> _Readings:
+        found = self.known[lang.code, is_sure] = _Readings(self, lang, is_sure=is_sure)
         return found
 
-    def _id(self, word: str, kind: int) -> int:
-        found = self.ids.get(word)
-        if found is None:
-            found = self.ids[word] = len(self.ids)
+    def add(self, token: Token, kind: int) -> int:
+        """The number of a new reading."""
+        word = self.ids.setdefault(token.word, len(self.ids))
+        if word == len(self.classes):
             self.classes.append(kind)
         else:
-            self.classes[found] |= kind
-        return found
+            self.classes[word] |= kind
+        self.word_of_reading.append(word)
+        self.kind_of_reading.append(kind)
+        self.marks_of_reading.append(token.marks)
+        return len(self.word_of_reading) - 1
 
     def corpus(self) -> Corpus:
         words = list(self.ids)
+        readings = np.frombuffer(self.readings, np.int32)
+        offsets = np.array(self.offsets, np.int64)
+        tokens = np.array(self.word_of_reading, np.int32)[readings]
+        kinds = np.array(self.kind_of_reading, np.uint32)[readings]
+        key_offsets, keys = _distinct_per_text(offsets, tokens)
         return Corpus(
-            token_offsets=np.array(self.token_offsets, np.int64),
-            tokens=np.array(self.tokens, np.int32),
-            kinds=np.array(self.kinds, np.uint32),
-            marks=np.array(self.marks, np.uint16),
-            key_offsets=np.array(self.key_offsets, np.int64),
-            keys=np.array(self.keys, np.int32),
-            traits=np.array(self.traits, np.int64),
+            token_offsets=offsets,
+            tokens=tokens,
+            kinds=kinds,
+            marks=np.array(self.marks_of_reading, np.uint16)[readings],
+            key_offsets=key_offsets,
+            keys=keys,
+            traits=np.array(self.traits, np.int64) | _says_a_day(offsets, kinds),
             vocabulary=Vocabulary(
                 words=words,
                 classes=np.array(self.classes, np.uint32),
                 hashes=np.array([stable_hash(word) for word in words], np.uint64),
             ),
         )
+
+
+class _Readings(dict[Token, int]):
+    """The number of each token's reading in texts of one language."""
+
+    def __init__(self, reader: _Reader, lang: Language, *, is_sure: bool) -> None:
+        super().__init__()
+        self._reader = reader
+        self._lang = lang
+        self._is_sure = is_sure
+
+    def __missing__(self, token: Token) -> int:
+        kind = word_classes(token, self._lang, is_sure=self._is_sure) | KIND_CLASS.get(token.kind, 0)
+        found = self[token] = self._reader.add(token, kind)
+        return found
+
+
+def _traits(text: str, lang: Language, *, is_sure: bool) -> int:
+    traits = HAS_TABLE if is_sure else 0
+    if lang.code in ("zh", "ja"):
+        traits |= UNSPACED
+    if lang.table.get("free_time"):
+        traits |= FREE_TIME
+    return traits if text.isascii() else traits | _picture_bits(text)
+
+
+def _says_a_day(offsets: npt.NDArray[np.int64], kinds: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    """The trait of each text with a word such as today."""
+    days = np.flatnonzero(kinds & np.uint32(BIT["relative_day"]))
+    found = np.zeros(len(offsets) - 1, np.int64)
+    found[np.searchsorted(offsets, days, side="right") - 1] = SAYS_A_DAY
+    return found
+
+
+def _distinct_per_text(
+    offsets: npt.NDArray[np.int64], tokens: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """The distinct tokens of each text in ascending order, and where those of each text begin."""
+    counts, parts = [np.zeros(1, np.int64)], [np.empty(0, np.int32)]
+    for first in range(0, len(offsets) - 1, TEXTS_SORTED_AT_ONCE):
+        bounds = offsets[first : first + TEXTS_SORTED_AT_ONCE + 1]
+        text = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+        packed = np.sort(text << 32 | tokens[bounds[0] : bounds[-1]])
+        packed = packed[np.append(True, packed[1:] != packed[:-1])] if len(packed) else packed
+        counts.append(np.bincount(packed >> 32, minlength=len(bounds) - 1))
+        parts.append((packed & 0xFFFFFFFF).astype(np.int32))
+    return np.cumsum(np.concatenate(counts)), np.concatenate(parts)
+
+
+TEXTS_SORTED_AT_ONCE = 65_536
 
 
 def _picture_bits(text: str) -> int:
