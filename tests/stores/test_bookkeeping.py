@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from memfold.convergence import Refusal, ScopeState
@@ -15,7 +16,7 @@ from memfold.errors import StoreError, Transient
 from memfold_flows.stores import bookkeeping
 from memfold_flows.stores.base import Landed, Rejection, RunRecord, RunRef
 from memfold_flows.stores.bookkeeping import Bookkeeping
-from memfold_flows.stores.ledger_tables import SqliteTables
+from memfold_flows.stores.ledger_tables import PostgresqlTables, SqliteTables, ledger_name
 from memfold_flows.stores.processes import has_ended, this_process
 
 NOW = datetime(2026, 11, 30, 3, 0, tzinfo=UTC)
@@ -24,11 +25,26 @@ NIGHT = RunRef("night-1", "/var/runs/night-1", "digest")
 
 
 @pytest.fixture
-def ledger():
+def sqlite_ledger():
     """An empty ledger in memory."""
     book = Bookkeeping(SqliteTables(sqlite3.connect(":memory:", isolation_level=None)))
     book.prepare()
     return book
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger(request):
+    """An empty ledger in each database; the one on a server is gone with its transaction."""
+    if request.param == "sqlite":
+        yield request.getfixturevalue("sqlite_ledger")
+        return
+    with psycopg.connect(request.getfixturevalue("postgresql_server").url()) as connection:
+        connection.execute('create schema "Agent 100%"')
+        connection.execute('set local search_path to "Agent 100%"')
+        book = Bookkeeping(PostgresqlTables(connection, schema="Agent 100%", table="memories"))
+        book.prepare()
+        yield book
+        connection.rollback()
 
 
 def test_a_store_without_tables_reads_as_one_without_history():
@@ -40,6 +56,16 @@ def test_a_store_without_tables_reads_as_one_without_history():
     assert (book.resolve("ann"), book.losses(NOW), book.rejected().num_rows) == ("ann", {}, 0)
     assert book.decided(["ann"]) == set()
     assert connection.execute("select name from sqlite_schema").fetchall() == []
+
+
+def test_each_table_has_a_ledger_of_its_own():
+    """Ids and scopes of two tables are not the same ones; names that look alike in lower case are told apart."""
+    names = [ledger_name(table) for table in ("memories", "Notes", "notes", "100%", "x" * 60)]
+
+    assert names[0] == "memfold_"
+    assert names[1:3] == ["memfold_notes_8a7525_", "memfold_notes_ab5aa9_"]
+    assert len(set(names)) == 5
+    assert max(map(len, names)) < 45
 
 
 def test_runs_are_known_from_their_beginning(ledger):
@@ -193,10 +219,10 @@ def test_tables_of_a_newer_memfold_are_refused(ledger):
         Bookkeeping(ledger._tables)
 
 
-def test_tables_of_the_first_version_get_what_was_added_since(ledger):
+def test_tables_of_the_first_version_get_what_was_added_since(sqlite_ledger):
     """A store that an earlier memfold wrote keeps what it knows, and reads as one without state until then."""
-    connection = ledger._tables._connection
-    ledger.begin(NIGHT, NOW)
+    connection = sqlite_ledger._tables._connection
+    sqlite_ledger.begin(NIGHT, NOW)
     connection.executescript(
         "drop table memfold_state; drop table memfold_replay; alter table memfold_lease drop column process; "
         "update memfold_meta set value = '1'"
