@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
-import os
 import secrets
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +17,13 @@ import typer
 
 from memfold.convergence import Schedule
 from memfold.errors import BadUsage
-from memfold_flows import leases, pipeline, settings, steps, stores
+from memfold_flows import leases, pipeline, settings, steps, stores, terminal
 from memfold_flows.receipts import ExitCode, PlanReport
-from memfold_flows.runs import RunDirectory, find_run, known_runs, new_run_id, runs_folder
+from memfold_flows.runs import RunDirectory, known_runs, new_run_id
 from memfold_flows.stores import urls
 from memfold_flows.stores.base import MemoryStore
 from memfold_flows.stores.undo_units import Selection
+from memfold_flows.terminal import ask, json_text, locate, moment, opening, print_json, runs_home, say, warn
 
 _SHOWN_AFTER_PLAN = 6
 _SHOWN_ON_REQUEST = 25
@@ -54,7 +52,7 @@ def init(url: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"store": urls.format_url("sqlite", path), "created": is_new})
     else:
-        _say(f"made an empty store in {path}" if is_new else f"{path} is a store already; it stays as it is")
+        say(f"made an empty store in {path}" if is_new else f"{path} is a store already; it stays as it is")
 
 
 def _init_postgresql(parts: urls.StoreUrl, *, as_json: bool) -> None:
@@ -64,7 +62,7 @@ def _init_postgresql(parts: urls.StoreUrl, *, as_json: bool) -> None:
     if as_json:
         print_json({"store": url, "created": is_new})
     else:
-        _say(f"made what was missing of {url}" if is_new else f"{url} is a store already; it stays as it is")
+        say(f"made what was missing of {url}" if is_new else f"{url} is a store already; it stays as it is")
 
 
 def plan(
@@ -87,7 +85,7 @@ def plan(
 
 def show(reference: str, *, store: str | None, as_json: bool) -> None:
     """Show a run: its plan, and what was written of it."""
-    run = _find(reference, store=store)
+    run = locate(reference, store=store)
     receipt, undone = run.read_json("receipt.json"), run.read_json("undo.json")
     report = steps.read_report(run, store=run.manifest.store)
     if as_json:
@@ -100,11 +98,11 @@ def show(reference: str, *, store: str | None, as_json: bool) -> None:
 
 def export(reference: str, *, store: str | None) -> None:
     """Print the plan as JSONL, one line per memory."""
-    run = _find(reference, store=store)
+    run = locate(reference, store=store)
     names = {"memory_id": "id", "scope": "scope", "action": "action", "into_id": "into", "reason": "reason"}
     rows = run.read("plan", list(names)).select(list(names)).rename_columns(list(names.values()))
     for batch in rows.to_batches(max_chunksize=10_000):
-        sys.stdout.writelines(_json(row) + "\n" for row in batch.to_pylist())
+        sys.stdout.writelines(json_text(row) + "\n" for row in batch.to_pylist())
 
 
 def apply(
@@ -117,9 +115,9 @@ def apply(
     as_json: bool,
 ) -> None:
     """Write exactly the plan of a run."""
-    run = _find(reference, store=store, must_be_sure=yes)
-    with _opened(run.manifest.store, _target(run.manifest.store, out=out, in_place=in_place)) as opened:
-        steps.require_applicable(opened, run, now=now())
+    run = locate(reference, store=store, must_be_sure=yes)
+    with opening(run.manifest.store, _target(run.manifest.store, out=out, in_place=in_place)) as opened:
+        steps.require_applicable(opened, run, now=terminal.now())
         _warn_of_unfinished(opened, but=run.run_id)
         report = steps.read_report(run, store=run.manifest.store)
         if report.writable and not yes:
@@ -179,18 +177,18 @@ def undo(
     if scope is not None and memory_id is not None:
         raise BadUsage("--scope and --id exclude each other; nothing was restored")
     selection = Selection(scope=scope, memory_id=memory_id)
-    run = _find(reference, store=store, must_be_sure=yes)
+    run = locate(reference, store=store, must_be_sure=yes)
     receipt = run.read_json("receipt.json")
     if receipt:
         run.require_undo_data()
     url = (receipt or {}).get("written_to") or run.manifest.store
-    with _opened(url, {"in_place": True} if _is_archive(url) else {}) as opened:
+    with opening(url, {"in_place": True} if _is_archive(url) else {}) as opened:
         _require_written(opened, run)
         if not yes:
             what = f"run {run.run_id}" if selection.is_all else f"{selection} of run {run.run_id}"
             ask(f"Take back {what} on {url}?", declined="declined; nothing was written")
         _warn_of_unfinished(opened, but=run.run_id)
-        undone = pipeline.undo(opened, run, clock=now, selection=selection)
+        undone = pipeline.undo(opened, run, clock=terminal.now, selection=selection)
     if as_json:
         print_json(undone.as_json())
     else:
@@ -237,11 +235,11 @@ def judge(pairs: Path, *, out: Path | None, as_json: bool) -> None:
         print_json({"pairs": columns, "scores": [asdict(score) for score in judging.scores(judged)]})
         return
     merged = sum(pair.merges for pair in judged)
-    _say(f"{len(judged)} pairs judged, {merged} would merge" + (f"; verdicts in {out}" if out else ""))
+    say(f"{len(judged)} pairs judged, {merged} would merge" + (f"; verdicts in {out}" if out else ""))
     if table := judging.table(judged):
         print(f"\n{table}")
     elif out is None:
-        _say("no pair has a label, so there is nothing to compare with; --out FILE.csv keeps the verdicts")
+        say("no pair has a label, so there is nothing to compare with; --out FILE.csv keeps the verdicts")
 
 
 def cluster(source: Path, target: Path, *, threshold: float, scope: str | None, quiet: bool, as_json: bool) -> None:
@@ -254,7 +252,7 @@ def cluster(source: Path, target: Path, *, threshold: float, scope: str | None, 
     if as_json:
         print_json(asdict(found))
     else:
-        _say(
+        say(
             f"{found.rows_in_clusters:,} of {found.rows:,} texts are in {found.clusters:,} clusters, the largest of "
             f"{found.largest:,}; wrote {target}"
         )
@@ -283,20 +281,20 @@ def _planned(
 ) -> Iterator[_Planned]:
     """A fresh plan; a run directory in which planning failed is taken away again."""
     chosen = settings.load(flags)
-    began_at = now()
+    began_at = terminal.now()
     run_id = new_run_id(began_at, secrets.token_bytes(3))
     folder = runs_home() / run_id if run_dir is None else run_dir
     options = {**(target or {}), **_skip_bad_options(url, folder, skip_bad=skip_bad)}
-    with _opened(url, options) as opened:
+    with opening(url, options) as opened:
         policy = chosen.policy(as_of=began_at if as_of is None else moment(as_of), traits=opened.traits)
         if why := chosen.why_without_effect(opened.traits):
             warn(why)
         _warn_of_unfinished(opened)
         again = functools.partial(stores.open_store, url, **(target or {}))
-        with leases.held(opened, again, run_id, clock=now) if holds_lease else nullcontext() as fence:
+        with leases.held(opened, again, run_id, clock=terminal.now) if holds_lease else nullcontext() as fence:
             run = RunDirectory.create(folder, run_id)
             try:
-                report = pipeline.plan(opened, run, policy, clock=now, scopes=scopes)
+                report = pipeline.plan(opened, run, policy, clock=terminal.now, scopes=scopes)
             except BaseException:
                 shutil.rmtree(run.path, ignore_errors=True)
                 raise
@@ -319,7 +317,9 @@ def _skip_bad_options(url: str, folder: Path, *, skip_bad: bool) -> dict[str, An
 
 
 def _apply(store: MemoryStore, run: RunDirectory, *, as_json: bool, fence: int | None = None) -> None:
-    receipt = pipeline.apply(store, run, clock=now, keep_snapshots=settings.load({}).keep_snapshots, fence=fence)
+    receipt = pipeline.apply(
+        store, run, clock=terminal.now, keep_snapshots=settings.load({}).keep_snapshots, fence=fence
+    )
     from memfold_flows import upkeep
 
     upkeep.prune_after(store)
@@ -336,8 +336,8 @@ def _due_scopes(url: str, scopes: list[str] | None, schedule: Schedule) -> list[
     """Those of these scopes, or of all, that are due."""
     from memfold_flows import due
 
-    with _opened(url, {}) as store:
-        found = due.look_over(store, schedule, now=now())
+    with opening(url, {}) as store:
+        found = due.look_over(store, schedule, now=terminal.now())
     return [scope for scope, each in found.items() if each.should_consolidate and (not scopes or scope in scopes)]
 
 
@@ -346,7 +346,7 @@ def _nothing_to_do(url: str, why: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"state": "NothingToDo", "store": url, "reason": says, "exit_code": int(ExitCode.DONE)})
     else:
-        _say(says)
+        say(says)
 
 
 def _target(url: str, *, out: Path | None, in_place: bool) -> dict[str, Any]:
@@ -368,22 +368,6 @@ def _target(url: str, *, out: Path | None, in_place: bool) -> dict[str, Any]:
 def _is_archive(url: str) -> bool:
     kind = stores.KINDS.get(urls.parse(url).scheme)
     return kind is not None and "in_place" in kind.options()
-
-
-@contextmanager
-def _opened(url: str, options: Mapping[str, Any]) -> Iterator[MemoryStore]:
-    store = stores.open_store(url, **options)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-def _find(reference: str, *, store: str | None, must_be_sure: bool = False) -> RunDirectory:
-    if store is not None:
-        with _opened(store, {}) as opened:
-            store = opened.url
-    return find_run(reference, runs_home(), store=store, must_be_sure=must_be_sure)
 
 
 def _require_written(store: MemoryStore, run: RunDirectory) -> None:
@@ -437,58 +421,3 @@ def _undone_in_brief(undone: Mapping[str, Any]) -> str:
 def _in_brief(receipt: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{receipt[name]} {name}" for name in ("merged", "pruned", "promoted"))
     return f"{receipt['state']}; {counts}; {len(receipt['drifted'])} drifted"
-
-
-def ask(question: str, *, declined: str) -> None:
-    """Ask on a terminal; without one this is bad usage, for nobody can answer."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BadUsage(f"there is no terminal to ask on, and no --yes; nothing was written. {question}")
-    if not typer.confirm(question, err=True):
-        _say(declined)
-        raise typer.Exit(ExitCode.DONE)
-
-
-def moment(text: str) -> datetime:
-    """A moment in ISO 8601; without an offset it is UTC."""
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise BadUsage(
-            f"--as-of must be a date and time in ISO 8601, such as 2026-01-31T08:00:00Z, got {text!r}"
-        ) from None
-
-
-def now() -> datetime:
-    """The clock of the command line."""
-    return datetime.now(UTC)
-
-
-def new_run(began_at: datetime) -> RunDirectory:
-    """An empty run directory where runs live."""
-    run_id = new_run_id(began_at, secrets.token_bytes(3))
-    return RunDirectory.create(runs_home() / run_id, run_id)
-
-
-def runs_home() -> Path:
-    return runs_folder(os.environ.get("MEMFOLD_HOME"))
-
-
-def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON document on standard output."""
-    print(_json(value, indent=2))
-
-
-def _json(value: Mapping[str, Any], *, indent: int | None = None) -> str:
-    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    return json.dumps(value, ensure_ascii=not is_unicode, indent=indent)
-
-
-def _say(text: str) -> None:
-    from memfold_flows import console
-
-    console.say(text)
-
-
-def warn(text: str) -> None:
-    print(f"memfold: {text}", file=sys.stderr)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memfold.errors import BadUsage
-from memfold_flows import commands, console, pipeline, views
+from memfold_flows import console, pipeline, terminal, views
 from memfold_flows.settings import Settings, load
 from memfold_flows.stores import open_store
 
@@ -28,19 +28,19 @@ def run(*, as_json: bool) -> None:
     """Copy the sample, plan, apply, and say how to look at it and how to take it back."""
     archive = _fresh_copy()
     store = open_store(f"jsonl:{archive}", in_place=True)
-    now = commands.now()
+    now = terminal.now()
     chosen = Settings({**load({}).thresholds, **_THRESHOLDS}, keep_snapshots=True)
-    directory = commands.new_run(now)
-    report = pipeline.plan(store, directory, chosen.policy(as_of=now, traits=store.traits), clock=commands.now)
+    directory = terminal.new_run(now)
+    report = pipeline.plan(store, directory, chosen.policy(as_of=now, traits=store.traits), clock=terminal.now)
     if not as_json:
         flags = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in _THRESHOLDS.items())
         console.say(f"$ memfold plan jsonl:{archive} {flags}")
         console.show_plan(report, views.look(directory, most=_SHOWN), is_archive=True)
         console.say(f"\n$ memfold apply {directory.run_id} --in-place --yes")
-    receipt = pipeline.apply(store, directory, clock=commands.now, keep_snapshots=chosen.keep_snapshots)
+    receipt = pipeline.apply(store, directory, clock=terminal.now, keep_snapshots=chosen.keep_snapshots)
     store.close()
     if as_json:
-        commands.print_json({"plan": report.as_json(), "receipt": receipt.as_json()})
+        terminal.print_json({"plan": report.as_json(), "receipt": receipt.as_json()})
         return
     console.show_receipt(receipt)
     console.say(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from memfold.errors import BadUsage, MemfoldError, StoreError
-from memfold_flows import commands, settings
+from memfold_flows import settings, terminal
 from memfold_flows.partition import find_archive
 from memfold_flows.receipts import State
 
@@ -107,7 +107,7 @@ def backfill(
         archive,
         str(out),
         shard_count=shards,
-        as_of=None if as_of is None else commands.moment(as_of),
+        as_of=None if as_of is None else terminal.moment(as_of),
         runner=_runner(workers=workers, dask=dask, ray=ray),
         thresholds=Thresholds(**{name: value for name, value in flags.items() if value is not None}),
         return_state=True,
@@ -117,7 +117,7 @@ def backfill(
         raise error if isinstance(error, MemfoldError) else StoreError(state.message or "the backfill failed")
     report = state.result()
     if as_json:
-        commands.print_json(report)
+        terminal.print_json(report)
     else:
         _show(report)
     raise typer.Exit(State(report["state"]).exit_code)

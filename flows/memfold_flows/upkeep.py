@@ -10,7 +10,7 @@ from datetime import timedelta
 import typer
 
 from memfold.errors import MemfoldError
-from memfold_flows import commands, console, history, redirects, retention, settings, stores
+from memfold_flows import console, history, redirects, retention, settings, stores, terminal
 from memfold_flows.receipts import ExitCode
 from memfold_flows.stores.base import MemoryStore
 
@@ -20,7 +20,7 @@ def resolve(url: str, ids: Sequence[str], *, as_json: bool) -> None:
     with _opened(url) as store:
         found = redirects.resolve(store, ids)
     if as_json:
-        commands.print_json({"store": url, "ids": [asdict(each) for each in found]})
+        terminal.print_json({"store": url, "ids": [asdict(each) for each in found]})
     else:
         for each in found:
             console.say(_where(each, url))
@@ -33,7 +33,7 @@ def show_history(url: str, *, as_json: bool) -> None:
     with _opened(url) as store:
         runs = history.runs_of(store)
     if as_json:
-        commands.print_json({"store": url, "runs": [run.as_json() for run in runs]})
+        terminal.print_json({"store": url, "runs": [run.as_json() for run in runs]})
         return
     if not runs:
         console.say(f"no run has written to {url} yet")
@@ -41,7 +41,7 @@ def show_history(url: str, *, as_json: bool) -> None:
     console.table(_COLUMNS, [_cells(run) for run in runs])
     for run in runs:
         if run.is_in_the_middle:
-            console.say("\n" + history.what_to_do(run, store=url, runs_folder=commands.runs_home()))
+            console.say("\n" + history.what_to_do(run, store=url, runs_folder=terminal.runs_home()))
 
 
 def prune_runs(*, url: str | None, dry_run: bool, yes: bool, as_json: bool) -> None:
@@ -50,18 +50,18 @@ def prune_runs(*, url: str | None, dry_run: bool, yes: bool, as_json: bool) -> N
     if url is not None:
         with _opened(url) as store:
             url = store.url
-    now = commands.now()
+    now = terminal.now()
     old, kept = retention.find(
-        commands.runs_home(), before=now - timedelta(days=days), open_store=stores.open_store, store=url
+        terminal.runs_home(), before=now - timedelta(days=days), open_store=stores.open_store, store=url
     )
     if old and not dry_run:
         if not yes:
             question = f"Remove the undo and snapshot data of {_runs(len(old))}? They cannot be undone after that."
-            commands.ask(question, declined="declined; nothing was removed")
+            terminal.ask(question, declined="declined; nothing was removed")
         retention.remove(old, now=now)
     if as_json:
         removed = [each.as_json() for each in old]
-        commands.print_json(
+        terminal.print_json(
             {"keep_undo_days": days, "dry_run": dry_run, "removed": removed, "kept": [asdict(each) for each in kept]}
         )
         return
@@ -70,13 +70,13 @@ def prune_runs(*, url: str | None, dry_run: bool, yes: bool, as_json: bool) -> N
 
 def prune_after(store: MemoryStore) -> None:
     """After a pass: remove what older runs of the same store have kept long enough. Never in the way of the pass."""
-    now = commands.now()
+    now = terminal.now()
     try:
         before = now - timedelta(days=settings.load({}).keep_undo_days)
-        old, _ = retention.find(commands.runs_home(), before=before, open_store=stores.open_store, store=store.url)
+        old, _ = retention.find(terminal.runs_home(), before=before, open_store=stores.open_store, store=store.url)
         retention.remove(old, now=now)
     except (MemfoldError, OSError) as error:
-        commands.warn(f"the old undo data of {store.url} stays for now: {error}")
+        terminal.warn(f"the old undo data of {store.url} stays for now: {error}")
 
 
 def _show_pruned(old: Sequence[retention.Old], kept: Sequence[retention.Kept], *, days: int, dry_run: bool) -> None:

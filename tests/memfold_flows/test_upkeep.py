@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from memfold_flows import commands
+from memfold_flows import terminal
 from memfold_flows.runs import RunDirectory, known_runs
 from memfold_flows.stores import sqlite
 
@@ -171,7 +171,7 @@ def interrupted(command: Command, tea: Kitchen, monkeypatch: pytest.MonkeyPatch)
         patched.setattr(sqlite.SqliteStore, "traits", replace(tea.store.traits, rows_per_transaction=2))
         patched.setattr(RunDirectory, "write_undo", unplugged_after_the_first)
         assert command("run", f"sqlite:{tea.path}", "--yes").code == 4
-    [run] = known_runs(commands.runs_home())
+    [run] = known_runs(terminal.runs_home())
     return run.path
 
 
@@ -374,5 +374,5 @@ def _unplugged_after(calls: int, function: Callable[..., Any]) -> Callable[..., 
 
 
 def _days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
-    later = commands.now() + timedelta(days=days)
-    monkeypatch.setattr(commands, "now", lambda: later)
+    later = terminal.now() + timedelta(days=days)
+    monkeypatch.setattr(terminal, "now", lambda: later)
