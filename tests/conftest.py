@@ -32,6 +32,11 @@ settings.register_profile("memfold", deadline=None)
 settings.load_profile("memfold")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``make fault-matrix`` writes the table of faults as it finds it."""
+    parser.addoption("--write-fault-matrix", action="store_true", help="write the fault matrix of docs/guarantees.md")
+
+
 def pytest_configure() -> None:
     """No test sends usage data, and none reads the settings of whoever runs it."""
     os.environ["DO_NOT_TRACK"] = "1"
@@ -204,6 +209,9 @@ def postgresql_server() -> Iterator[PostgresqlServer]:
         shutil.chown(folder, "postgres")
     data, port = folder / "data", _free_port()
     _as_postgres(binaries / "initdb", f"--pgdata={data}", "--username=memfold", "--auth=trust", "--encoding=UTF8", "-N")
+    # One user must say a password; all others are who they say they are.
+    access = data / "pg_hba.conf"
+    access.write_text(f"host all guarded 127.0.0.1/32 scram-sha-256\n{access.read_text()}")
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
     pg_ctl = (binaries / "pg_ctl", f"--pgdata={data}", "--wait", f"--log={folder / 'log'}")
     _as_postgres(*pg_ctl, f"--options={options}", "start")

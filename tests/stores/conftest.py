@@ -479,6 +479,8 @@ STORES: dict[str, Callable[[Any, Sequence[Memory]], Filled]] = {
     "postgresql": FilledPostgresql,
     "postgresql-mapped": FilledMappedPostgresql,
 }
+#: Each system once, without the tables of people's own.
+SYSTEMS = sorted(name for name in STORES if not name.endswith("-mapped"))
 #: Kinds whose URL is a scheme and a path.
 FILES = sorted(name for name in STORES if not name.startswith("postgresql") and not name.endswith("-mapped"))
 
@@ -594,10 +596,28 @@ def scheme(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session")
+def kinds() -> Mapping[str, Callable[[Any, Sequence[Memory]], Filled]]:
+    """How each system is filled, by its scheme, for tests that need them all or outlive one: its own tables only."""
+    return {name: STORES[name] for name in SYSTEMS}
+
+
+@pytest.fixture(params=SYSTEMS)
+def system(request: pytest.FixtureRequest) -> str:
+    """The scheme of each system."""
+    return str(request.param)
+
+
 @pytest.fixture
 def fill_sqlite(tmp_path: Path) -> Callable[..., FilledSqlite]:
     """Fill memfold's own table with memories."""
     return _Filling(FilledSqlite, lambda: _new_folder(tmp_path))
+
+
+@pytest.fixture
+def fill_postgresql(postgresql_server: Any) -> Callable[..., FilledPostgresql]:
+    """Fill memfold's own table in a new database with memories."""
+    return _Filling(FilledPostgresql, postgresql_server.new_database, refuses="\x00")
 
 
 @pytest.fixture
