@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -63,8 +63,7 @@ def held(
     finally:
         ended.set()
         thread.join()
-        with store.transaction() as transaction:
-            transaction.ledger.release_lease(holder, fence)
+        _give_back(store, holder, fence)
 
 
 def _taken(take: Callable[[], int], wait_seconds: float) -> int:
@@ -84,6 +83,15 @@ def _take(store: MemoryStore, holder: str, clock: Clock) -> int:
     with store.transaction() as transaction:
         now = clock()
         return transaction.ledger.take_lease(holder, now, now + LEASE)
+
+
+def _give_back(store: MemoryStore, holder: str, fence: int) -> None:
+    """Free the store at once. Where that fails the lease runs out, and what the pass came to stays what it is."""
+    try:
+        with store.transaction() as transaction:
+            transaction.ledger.release_lease(holder, fence)
+    except StoreError as error:
+        logger.warning("the lease was not given back and runs out: %s", error)
 
 
 @contextmanager
@@ -118,17 +126,13 @@ class _Renewal:
     clock: Clock
 
     def run(self, ended: threading.Event, seconds_between: float) -> None:
-        store = self.open_again()
-        try:
-            while not ended.wait(seconds_between) and self._renew(store):
-                pass
-        finally:
-            store.close()
+        while not ended.wait(seconds_between) and self._renew():
+            pass
 
-    def _renew(self, store: MemoryStore) -> bool:
+    def _renew(self) -> bool:
         """Prolong the lease; False once it is lost for good."""
         try:
-            with store.transaction() as transaction:
+            with closing(self.open_again()) as store, store.transaction() as transaction:
                 transaction.ledger.renew_lease(self.holder, self.fence, self.clock() + LEASE)
         except Transient as error:
             logger.info("the lease was not renewed this time: %s", error)

@@ -53,8 +53,9 @@ class FilesLanding:
         Raises:
             Transient: another memfold is writing this memory.
         """
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        with self._errors():
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,11 +63,13 @@ class FilesLanding:
                 raise Transient(
                     f"another memfold is writing {self._memory}; nothing was written. Try again in a moment."
                 ) from None
-            self._settle()
+            with self._errors():
+                self._settle()
             try:
                 yield
             finally:
-                self._settle()
+                with self._errors():
+                    self._settle()
         finally:
             os.close(descriptor)
 
@@ -82,9 +85,10 @@ class FilesLanding:
 
     def begin(self) -> None:
         """Start the next ledger as a copy of the ledger, where there is one."""
-        if self.ledger.exists():
-            shutil.copyfile(self.ledger, self.next_ledger)
-            self.next_ledger.chmod(0o600)
+        with self._errors():
+            if self.ledger.exists():
+                shutil.copyfile(self.ledger, self.next_ledger)
+                self.next_ledger.chmod(0o600)
 
     def land(self, contents: Mapping[str, bytes], as_read: Mapping[str, str]) -> None:
         """Make these the contents of the files, by name, and the next ledger the ledger.
@@ -106,16 +110,28 @@ class FilesLanding:
                     f"{self._memory / name} was written while it was being consolidated; nothing was written. "
                     "Let its agents finish, then run the pass again."
                 )
-        for name in contents:
-            os.replace(self._new(name), self._memory / name)
-        _sync(self._memory)
-        self.land_ledger()
+        with self._errors():
+            for name in contents:
+                os.replace(self._new(name), self._memory / name)
+            _sync(self._memory)
+            self.land_ledger()
 
     def land_ledger(self) -> None:
         """Make the next ledger the ledger and end the landing."""
         os.replace(self.next_ledger, self.ledger)
         _sync(self.folder)
         self._journal.unlink(missing_ok=True)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn the system's errors into memfold's."""
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"{error.filename or self.folder}: {error.strerror or error}; the memory stands wholly as it "
+                "was, or as it was to become, and the next command finds out which"
+            ) from error
 
     def _settle(self) -> None:
         """Finish a landing of which a rename has happened; drop one of which none has."""
