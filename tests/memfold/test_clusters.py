@@ -49,7 +49,7 @@ def test_no_two_nodes_that_stay_may_merge(edges, order):
 @given(EDGES, ORDERS, st.integers(0, 16))
 def test_pairs_that_come_later_give_the_same_groups(edges, order, cut):
     """Grouping again after a few more verdicts is the same as grouping once with all of them."""
-    grouping = Grouping(order)
+    grouping = Grouping(order, {})
     for at, (pair, kind) in enumerate(edges.items()):
         if at == cut:
             grouping.regroup()
@@ -68,7 +68,7 @@ def test_a_chain_with_a_missing_link_stays_two_clusters():
 def test_a_survivor_is_asked_about_the_neighbours_of_what_it_takes():
     """The verdict is asked even where no candidate was proposed, once for each such pair."""
     ann, bob, cat = range(3)
-    grouping = Grouping([0, 1, 2])
+    grouping = Grouping([0, 1, 2], {})
     grouping.link(ann, bob, left_takes=True, right_takes=True)
     grouping.link(bob, cat, left_takes=True, right_takes=True)
 
@@ -99,7 +99,7 @@ def test_a_circle_of_containments_still_ends():
 
 
 def grouped(edges, order, count=NODES) -> list[int]:
-    grouping = Grouping(order)
+    grouping = Grouping(order, {})
     for (one, other), kind in edges.items():
         grouping.link(one, other, left_takes=True, right_takes=kind == "same")
     grouping.regroup()

@@ -279,6 +279,16 @@ def test_what_a_person_took_back_is_not_merged_again():
     assert found.folds == {"cat": "copy > ann"}
 
 
+def test_two_memories_that_a_person_keeps_apart_are_never_in_one_cluster():
+    """A third copy takes one of the two, and the other one stays beside it."""
+    ann, bob, cat = memory("ann"), memory("bob"), memory("cat", use_count=9)
+
+    found = match(ann, bob, cat, rejected=[(bob, ann)])
+
+    assert found.folds == {"ann": "copy > cat"}
+    assert found.held["bob", "cat"] == "a person keeps it apart from a copy that went there"
+
+
 def test_a_text_that_changed_since_it_was_taken_back_is_judged_afresh():
     """The decision was about another text."""
     ann, bob = memory("ann"), memory("bob")

@@ -116,6 +116,20 @@ def test_undo_brings_every_memory_back_as_it_was(tea: Kitchen, nights: Nights) -
     assert again.totals.merged == 0
 
 
+def test_what_a_person_keeps_apart_stays_apart_when_a_third_copy_comes(tea: Kitchen, nights: Nights) -> None:
+    """The third takes one of the two; the next pass does not take the other one after it."""
+    run, _ = nights.plan(tea.store)
+    nights.apply(tea.store, run)
+    pipeline.undo(tea.store, run, clock=clock)
+    tea.remember("tea-4", "Ann drinks green tea", use_count=99)
+
+    for _ in range(3):
+        run, _ = nights.plan(tea.store)
+        nights.apply(tea.store, run)
+
+    assert {memory_id for memory_id in tea.ids if memory_id.startswith("tea")} == {"tea-1", "tea-2", "tea-4"}
+
+
 def test_a_second_undo_changes_nothing(tea: Kitchen, nights: Nights) -> None:
     """It says when the first one was."""
     run, _ = nights.plan(tea.store)

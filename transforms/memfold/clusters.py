@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +65,10 @@ def match(rows: Rows, nodes: Nodes, policy: Policy, proposed: Proposed = NOTHING
             return matcher.found(survivor_of), survivor_of
 
 
+_WITH_COPIES_OF_ITS_OWN = "each would have to leave its own copies behind"
+_BESIDE_A_REJECTED = "a person keeps it apart from a copy that went there"
+
+
 class _Search:
     """The search for candidates within one kind of group, and which groups must be searched again."""
 
@@ -102,7 +107,7 @@ class _Matcher:
         self.sets, self.set_of = token_sets(rows.corpus, rows.text[nodes.leader])
         self.known = np.empty(0, np.int64)
         self.parts: list[Links] = []
-        self.grouping = Grouping(rows.survivor_order[nodes.leader].tolist())
+        self.grouping = Grouping(rows.survivor_order[nodes.leader].tolist(), _kept_apart(rows, nodes))
         self._add(proposed.pairs, is_proposed=True)
 
     def propose(self, group_of: I64, open_nodes: I64) -> I64:
@@ -129,7 +134,9 @@ class _Matcher:
         found = links.joined(self.parts)
         stays = survivor_of == np.arange(len(survivor_of))
         left_over = found.is_open & stays[found.left] & stays[found.right]
-        found.held[left_over] = "each would have to leave its own copies behind"
+        for at in np.flatnonzero(left_over).tolist():
+            is_kept_apart = {found.left[at], found.right[at]} & self.grouping.apart.keys()
+            found.held[at] = _BESIDE_A_REJECTED if is_kept_apart else _WITH_COPIES_OF_ITS_OWN
         found.left_takes[left_over] = found.right_takes[left_over] = False
         return found
 
@@ -152,6 +159,16 @@ class _Matcher:
         )
         self.parts.append(judged)
         self.grouping.add(judged)
+
+
+def _kept_apart(rows: Rows, nodes: Nodes) -> dict[int, set[int]]:
+    """The nodes that a person keeps apart, each with the others."""
+    apart: defaultdict[int, set[int]] = defaultdict(set)
+    for left, right in nodes.of_row[rows.rejected].T.tolist():
+        if left >= 0 and right >= 0:
+            apart[left].add(right)
+            apart[right].add(left)
+    return dict(apart)
 
 
 def _proposed(rows: Rows, nodes: Nodes, proposals: pa.Table) -> Proposed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from memfold.links import Links
 
@@ -15,9 +15,12 @@ class Grouping:
 
     Nodes that no free node contains go first, in survivor order, and each takes every free node that it may take; then
     what is left goes the same way. So no two nodes that stay may merge, as far as pairs are judged.
+
+    ``apart``: the nodes that a person keeps apart from each node; no survivor takes two of them, nor one beside itself.
     """
 
-    def __init__(self, survivor_order: Sequence[int]) -> None:
+    def __init__(self, survivor_order: Sequence[int], apart: Mapping[int, set[int]]) -> None:
+        self.apart = apart
         self.survivor_of = list(range(len(survivor_order)))
         self._order = list(survivor_order)
         self._takes: defaultdict[int, list[int]] = defaultdict(list)
@@ -103,7 +106,7 @@ class _Round:
 
     def _survive(self, survivor: int) -> None:
         self._settle(survivor, STAYS)
-        taken = [node for node in self.grouping._takes[survivor] if self.state[node] == FREE]
+        taken = self._together([node for node in self.grouping._takes[survivor] if self.state[node] == FREE])
         for node in taken:
             self._settle(node, TAKEN)
             self.grouping.survivor_of[node] = survivor
@@ -112,6 +115,16 @@ class _Round:
             for other in self.grouping._touches[node]:
                 if self.state[other] == FREE and other not in known:
                     self.asked.add((survivor, other))
+
+    def _together(self, nodes: list[int]) -> list[int]:
+        """Those of these nodes that no person keeps apart from another one, the first in survivor order first."""
+        if not any(node in self.grouping.apart for node in nodes):
+            return nodes
+        together: list[int] = []
+        for node in sorted(nodes, key=self.grouping._order.__getitem__):
+            if self.grouping.apart.get(node, set()).isdisjoint(together):
+                together.append(node)
+        return together
 
     def _settle(self, node: int, state: int) -> None:
         self.state[node] = state

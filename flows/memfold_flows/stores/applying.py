@@ -228,8 +228,8 @@ class _Writer:
             if row.into_id is not None
         }
         ledger.redirect(self.run_id, redirects)
-        survivors = {row.memory_id for each in settled for row in each.unit.rows if row.role == "survivor"}
-        decided = ledger.decided(survivors | promoted.keys())
+        stays = {row.memory_id for each in settled for row in each.unit.rows if row.role == "survivor"}
+        decided = ledger.decided(stays | redirects.keys())
         ledger.carry_rejections(_carried(settled, promoted, decided))
         for scope, outcome in sorted(outcomes.items()):
             if outcome.lost:
@@ -245,8 +245,16 @@ class _Promoted(NamedTuple):
 def _carried(
     settled: Iterable[Settled], promoted: Mapping[str, _Promoted], decided: Collection[str]
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """Of the rows that a rejected decision names, those that memfold itself changes: (id, digest) before -> after."""
+    """Of the rows that a rejected decision names, those that memfold itself changes: (id, digest) before -> after.
+
+    What was decided of a memory that is merged holds for the one that stays for it.
+    """
     changed: dict[tuple[str, str], tuple[str, str]] = {}
+    for each in settled:
+        if (stays := each.unit.survivor) is not None:
+            digest = each.folded.row_digest if each.folded else stays.row_digest
+            now = promoted.get(stays.memory_id, _Promoted(stays.memory_id, digest))
+            changed |= {(row.memory_id, row.row_digest): now for row in each.removed if row.memory_id in decided}
     for row, folded in ((row, each.folded) for each in settled for row in each.unit.rows if row.memory_id in decided):
         if row.memory_id in promoted:
             changed[row.memory_id, row.row_digest] = promoted[row.memory_id]
