@@ -12,6 +12,7 @@ import typer
 from memfold.errors import MemfoldError
 from memfold_flows import console, history, redirects, retention, settings, stores, terminal
 from memfold_flows.receipts import ExitCode
+from memfold_flows.stores import urls
 from memfold_flows.stores.base import MemoryStore
 
 
@@ -19,11 +20,12 @@ def resolve(url: str, ids: Sequence[str], *, as_json: bool) -> None:
     """Say which memory each id leads to; an id that nobody knows ends in exit code 1."""
     with _opened(url) as store:
         found = redirects.resolve(store, ids)
+    shown = urls.without_password(url)
     if as_json:
-        terminal.print_json({"store": url, "ids": [asdict(each) for each in found]})
+        terminal.print_json({"store": shown, "ids": [asdict(each) for each in found]})
     else:
         for each in found:
-            console.say(_where(each, url))
+            console.say(_where(each, shown))
     if not all(each.is_known for each in found):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -32,16 +34,17 @@ def show_history(url: str, *, as_json: bool) -> None:
     """List the runs that wrote to a store, newest first."""
     with _opened(url) as store:
         runs = history.runs_of(store)
+    shown = urls.without_password(url)
     if as_json:
-        terminal.print_json({"store": url, "runs": [run.as_json() for run in runs]})
+        terminal.print_json({"store": shown, "runs": [run.as_json() for run in runs]})
         return
     if not runs:
-        console.say(f"no run has written to {url} yet")
+        console.say(f"no run has written to {shown} yet")
         return
     console.table(_COLUMNS, [_cells(run) for run in runs])
     for run in runs:
         if run.is_in_the_middle:
-            console.say("\n" + history.what_to_do(run, store=url, runs_folder=terminal.runs_home()))
+            console.say("\n" + history.what_to_do(run, store=shown, runs_folder=terminal.runs_home()))
 
 
 def prune_runs(*, url: str | None, dry_run: bool, yes: bool, as_json: bool) -> None:
