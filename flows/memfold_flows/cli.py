@@ -30,6 +30,9 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; for scripts.
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Archives: write a new archive to FILE.")]
 InPlace = Annotated[bool, typer.Option("--in-place", help="Archives: rewrite the archive itself.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="JSONL: set lines that cannot be read aside into a file.")]
+ExplainModel = Annotated[
+    bool, typer.Option("--explain-model", help="Show what would be sent to the proposer, as JSON, without sending it.")
+]
 Scopes = Annotated[list[str] | None, typer.Option("--scope", metavar="S", help="Only this scope (repeatable).")]
 OneScope = Annotated[str, typer.Option("--scope", metavar="S", help="The scope; left out: memories without one.")]
 IfDue = Annotated[bool, typer.Option("--if-due", help="Only scopes that are due (see: memfold check).")]
@@ -75,13 +78,23 @@ def plan(
     as_of: AsOf = None,
     run_dir: RunDir = None,
     skip_bad: SkipBad = False,
+    explain_model: ExplainModel = False,
     as_json: AsJson = False,
     flags: dict[str, Any],
 ) -> None:
     """Plan a pass and show it; writes nothing to the store."""
     from memfold_flows import commands
 
-    commands.plan(store, scopes=scope, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, as_json=as_json, flags=flags)
+    commands.plan(
+        store,
+        scopes=scope,
+        as_of=as_of,
+        run_dir=run_dir,
+        skip_bad=skip_bad,
+        as_json=as_json,
+        flags=flags,
+        explains_model=explain_model,
+    )
 
 
 @app.command()

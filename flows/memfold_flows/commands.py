@@ -74,8 +74,14 @@ def plan(
     skip_bad: bool,
     as_json: bool,
     flags: Mapping[str, Any],
+    explains_model: bool = False,
 ) -> None:
-    """Plan a pass and show it."""
+    """Plan a pass and show it, or show what it would send to a model."""
+    if explains_model:
+        from memfold_flows.proposer.explaining import explain_model
+
+        explain_model(url, scopes=scopes, as_of=as_of, flags=flags)
+        return
     with _planned(url, scopes=scopes, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, flags=flags) as planned:
         if as_json:
             print_json(planned.report.as_json())
@@ -291,10 +297,13 @@ def _planned(
             warn(why)
         _warn_of_unfinished(opened)
         again = functools.partial(stores.open_store, url, **(target or {}))
-        with leases.held(opened, again, run_id, clock=terminal.now) if holds_lease else nullcontext() as fence:
+        lease = leases.held(opened, again, run_id, clock=terminal.now) if holds_lease else nullcontext()
+        # A model may take minutes to answer: then the lease is taken once the plan is there.
+        first, later = (lease, nullcontext()) if chosen.proposer is None else (nullcontext(), lease)
+        with first as fence:
             run = RunDirectory.create(folder, run_id)
             try:
-                report = pipeline.plan(opened, run, policy, clock=terminal.now, scopes=scopes)
+                report = pipeline.plan(opened, run, policy, clock=terminal.now, scopes=scopes, proposer=chosen.proposer)
             except BaseException:
                 shutil.rmtree(run.path, ignore_errors=True)
                 raise
@@ -302,7 +311,8 @@ def _planned(
                 warn(
                     f"{skipped} lines cannot be read; they stay where they are, with a copy in {run.path / _SET_ASIDE}"
                 )
-            yield _Planned(opened, run, report, fence)
+            with later as later_fence:
+                yield _Planned(opened, run, report, fence if chosen.proposer is None else later_fence)
 
 
 _SET_ASIDE = "set_aside.jsonl"
@@ -344,7 +354,14 @@ def _due_scopes(url: str, scopes: list[str] | None, schedule: Schedule) -> list[
 def _nothing_to_do(url: str, why: str, *, as_json: bool) -> None:
     says = f"{why}; nothing was planned or written"
     if as_json:
-        print_json({"state": "NothingToDo", "store": url, "reason": says, "exit_code": int(ExitCode.DONE)})
+        print_json(
+            {
+                "state": "NothingToDo",
+                "store": urls.without_password(url),
+                "reason": says,
+                "exit_code": int(ExitCode.DONE),
+            }
+        )
     else:
         say(says)
 
@@ -355,7 +372,10 @@ def _target(url: str, *, out: Path | None, in_place: bool) -> dict[str, Any]:
         raise BadUsage("--out and --in-place exclude each other; nothing was written")
     if not _is_archive(url):
         if out is not None or in_place:
-            raise BadUsage(f"--out and --in-place are for archives; {url} is written where it stands. Leave them out.")
+            shown = urls.without_password(url)
+            raise BadUsage(
+                f"--out and --in-place are for archives; {shown} is written where it stands. Leave them out."
+            )
         return {}
     if out is None and not in_place:
         raise BadUsage(

@@ -18,6 +18,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from memfold_flows.proposer.report import ModelReport
 from memfold_flows.receipts import LossLimit, PlanReport, Receipt, ScopeTally, State, UndoReceipt
 from memfold_flows.stores.base import Drift
 from memfold_flows.views import RunView, Section, Shown, ShownCluster, ShownPair
@@ -43,6 +44,7 @@ def show_plan(
     _print_verdict(console, report)
     _print_scopes(console, report.scopes)
     _print_left_alone(console, report.left_alone)
+    _print_model(console, report.proposer)
     _print_clusters(console, view.clusters)
     _print_rows(console, "leave", view.pruned)
     _print_rows(console, "move up", view.promoted)
@@ -60,6 +62,7 @@ def show_receipt(receipt: Receipt) -> None:
     console.print(_headline(receipt))
     for scope in receipt.refused:
         _print_refusal(console, scope)
+    _print_model(console, receipt.proposer)
     written = [scope for scope in receipt.scopes if scope.accepted and scope.changes]
     if written:
         _print_scopes(console, written)
@@ -186,6 +189,11 @@ def _print_scopes(console: Console, scopes: Sequence[ScopeTally]) -> None:
 def _print_left_alone(console: Console, left_alone: Mapping[str, int]) -> None:
     for why, rows in sorted(left_alone.items()):
         console.print(Text(f"left alone: {_count(rows, 'row', 'rows')}: {_visible(why)}", "yellow"), soft_wrap=True)
+
+
+def _print_model(console: Console, report: ModelReport | None) -> None:
+    if report is not None:
+        console.print(Text(_visible(f"model: {report.in_words()}")), soft_wrap=True)
 
 
 def _print_clusters(console: Console, clusters: Section[ShownCluster]) -> None:

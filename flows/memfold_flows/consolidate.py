@@ -68,7 +68,15 @@ def plan(
         began_at = passes.now()
         policy = chosen.policy(as_of=as_of or began_at, traits=opened.traits)
         run = passes.new_run(began_at)
-        report = pipeline.plan(opened, run, policy, clock=passes.now, scopes=scopes, step=StepsWithProgress())
+        report = pipeline.plan(
+            opened,
+            run,
+            policy,
+            clock=passes.now,
+            scopes=scopes,
+            proposer=chosen.proposer,
+            step=StepsWithProgress(),
+        )
     announcements.plan_ready(run, report)
     return Completed(name="Planned", message=f"{report.verdict}; run id {run.run_id}", data=report.as_json())
 

@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from memfold_flows.parameters import Approval, Thresholds, Timing
 from memfold_flows.receipts import PlanReport, Receipt
 from memfold_flows.receipts import State as Ended
 from memfold_flows.runs import RunDirectory, new_run_id, runs_folder
-from memfold_flows.stores import open_store
+from memfold_flows.stores import open_store, urls
 from memfold_flows.stores.base import MemoryStore
 from memfold_flows.stores.sessions import LEASE
 
@@ -48,6 +48,13 @@ class Request:
     approval: Approval = field(default_factory=Approval)
     as_of: datetime | None = None
 
+    def __post_init__(self) -> None:
+        if urls.without_password(self.store) != self.store:
+            raise BadUsage(
+                "the store's URL has a password, which Prefect would keep and show with each run; nothing was done. "
+                "Leave it out, and set PGPASSWORD or ~/.pgpass where the flow runs."
+            )
+
     def open(self) -> MemoryStore:
         """Open the store."""
         return open_store(self.store, **self.store_options)
@@ -64,16 +71,22 @@ def make(request: Request, choose: ChooseScopes) -> State[Any]:
         _end_interrupted_runs(request, store)
         began_at = now()
         run = new_run(began_at)
-        with _lease(request, store, run.run_id) as fence:
+        # A model may take minutes to answer: then the lease is only taken to write, as after a person's answer.
+        lease = _lease(request, store, run.run_id) if chosen.proposer is None else nullcontext()
+        with lease as fence:
             scopes = choose(store, chosen.schedule, began_at)
             if scopes is not None and not scopes:
                 run.path.rmdir()
                 return _nothing_to_do(store.url, "no scope is due")
             policy = chosen.policy(as_of=request.as_of or began_at, traits=store.traits)
             step = StepsWithProgress()
-            report = pipeline.plan(store, run, policy, clock=now, scopes=scopes, step=step)
+            report = pipeline.plan(store, run, policy, clock=now, scopes=scopes, proposer=chosen.proposer, step=step)
             announcements.plan_ready(run, report)
-            if not approval.is_needed(request.approval, report):
+            needs_approval = approval.is_needed(request.approval, report)
+            if chosen.proposer is None and not needs_approval:
+                return ended(write(store, run, keep_snapshots=chosen.keep_snapshots, step=step, fence=fence))
+        if not needs_approval:
+            with _lease(request, store, run.run_id) as fence:
                 return ended(write(store, run, keep_snapshots=chosen.keep_snapshots, step=step, fence=fence))
         # Without the lease, which would keep everyone else waiting: what changes until the answer is seen as drift.
         answer = approval.ask(request.approval, report)
@@ -96,7 +109,10 @@ def write(
 
 def ended(receipt: Receipt) -> State[Any]:
     """The final state of a run that went through: named by how it ended, and always completed."""
-    return Completed(name=receipt.state.value, message=summaries.in_one_line(receipt.totals), data=receipt.as_json())
+    said = summaries.in_one_line(receipt.totals)
+    if receipt.proposer is not None:
+        said += f"; model: {receipt.proposer.in_words()}"
+    return Completed(name=receipt.state.value, message=said, data=receipt.as_json())
 
 
 def not_written(report: PlanReport, why: str) -> State[Any]:

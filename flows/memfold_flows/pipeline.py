@@ -11,6 +11,7 @@ from typing import Any
 
 from memfold.policy import Policy
 from memfold_flows import noting, steps
+from memfold_flows.proposer.options import ProposerOptions
 from memfold_flows.receipts import PlanReport, Receipt, UndoReceipt
 from memfold_flows.runs import RunDirectory
 from memfold_flows.stores.base import MemoryStore
@@ -32,11 +33,17 @@ def plan(
     *,
     clock: Clock,
     scopes: Collection[str] | None = None,
+    proposer: ProposerOptions | None = None,
     step: StepRunner = direct,
 ) -> PlanReport:
-    """Decide what becomes of each memory, and whether the gate lets it happen. Writes nothing to the store."""
+    """Decide what becomes of each memory, and whether the gate lets it happen. Writes nothing to the store.
+
+    ``proposer``: the model that may propose; it is asked without a lease, so none should be held around this.
+    """
     step("snapshot", steps.take_snapshot, store, run, policy, scopes)
     step("match", steps.match, run)
+    if proposer is not None and step("propose", steps.propose, store, run, proposer):
+        step("match again", steps.match, run)
     step("model", steps.model, run)
     report: PlanReport = step("gate", steps.judge, store, run, scopes, clock)
     return report

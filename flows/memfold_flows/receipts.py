@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from memfold_flows.proposer.report import ModelReport
 from memfold_flows.stores.base import ApplyReport, Drift, Landed, UndoReport
 from memfold_flows.stores.outcomes import Applied, Progress
 from memfold_flows.stores.undo_units import EVERYTHING, Selection
@@ -141,6 +142,7 @@ class PlanReport:
     scopes: tuple[ScopeTally, ...]
     held_back: tuple[Drift, ...] = ()
     left_alone: dict[str, int] = field(default_factory=dict)
+    proposer: ModelReport | None = None
 
     @property
     def refused(self) -> tuple[ScopeTally, ...]:
@@ -177,6 +179,7 @@ class PlanReport:
             "scopes": _plain(self.scopes),
             "held_back": _plain(self.held_back),
             "left_alone": self.left_alone,
+            "proposer": _plain(self.proposer),
         }
 
 
@@ -197,6 +200,7 @@ class Receipt:
     scopes: tuple[ScopeTally, ...]
     held_back: tuple[Drift, ...] = ()
     left_alone: dict[str, int] = field(default_factory=dict)
+    proposer: ModelReport | None = None
     drifted: tuple[Drift, ...] = ()
     metadata_conflicts: tuple[Drift, ...] = ()
     fields_left_out: tuple[str, ...] = ()
@@ -333,6 +337,8 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
+    if isinstance(value, ModelReport):
+        return value.as_json()
     if isinstance(value, Drift | ScopeTally):
         return {name: _plain(each) for name, each in asdict(value).items()}
     return value

@@ -25,6 +25,7 @@ from pydantic_settings import (
 from memfold.convergence import Schedule
 from memfold.errors import BadUsage
 from memfold.policy import Policy
+from memfold_flows.proposer.options import KEY_VARIABLE, ProposerOptions
 from memfold_flows.stores.base import StoreTraits
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ RETENTION = {
 #: What the clock and the store decide, not a person.
 _NOT_SETTINGS = {"as_of", "session_recall", "updated_with_text"}
 #: Variables of this prefix that are read elsewhere.
-_OTHER_VARIABLES = {"MEMFOLD_HOME", "MEMFOLD_REQUIRE_ALL"}
+_OTHER_VARIABLES = {"MEMFOLD_HOME", "MEMFOLD_REQUIRE_ALL", KEY_VARIABLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Settings:
     enabled: bool = True
     cron: str | None = None
     schedule: Schedule = field(default_factory=Schedule)
+    #: The model that may propose; None where there is none.
+    proposer: ProposerOptions | None = None
 
     def policy(self, *, as_of: datetime, traits: StoreTraits) -> Policy:
         """The thresholds in force for a pass over a store of this kind, without those that it has no use for.
@@ -123,8 +126,11 @@ def load(flags: Mapping[str, Any]) -> Settings:
         when = Schedule(**schedule)
     except ValueError as error:
         raise BadUsage(f"{error}; nothing was done") from None
+    proposer = sources.proposer  # type: ignore[attr-defined]
+    values.pop("proposer")
     return Settings(
         schedule=when,
+        proposer=proposer,
         keep_snapshots=values.pop("keep_snapshots"),
         keep_undo_days=values.pop("keep_undo_days"),
         enabled=consolidation["enabled"],
@@ -220,6 +226,7 @@ def _fields() -> dict[str, Any]:
         "keep_snapshots": (bool, False),
         "keep_undo_days": (Annotated[int, Field(ge=0, le=36_500)], 90),
         "preset": (Literal["evo"] | None, None),
+        "proposer": (ProposerOptions | None, None),
     }
     for when in fields(Schedule):
         settings[when.name] = (get_type_hints(Schedule)[when.name], when.default)
@@ -252,14 +259,20 @@ def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
 def _explain(error: ValidationError) -> str:
     problems = []
     for problem in error.errors(include_url=False):
-        place = problem["loc"] if problem["loc"][:1] == ("memory",) else problem["loc"][:1]
+        place = problem["loc"] if problem["loc"][0] in _NESTED else problem["loc"][:1]
         name = ".".join(map(str, place)) or "a setting"
         if problem["type"] == "extra_forbidden":
-            problems.append(f"unknown setting {name!r} in {FILE}{_nearest(name, _FIELDS)}")
+            known = {f"proposer.{each}" for each in ProposerOptions.model_fields} if place[0] == "proposer" else _FIELDS
+            problems.append(f"unknown setting {name!r} in {FILE}{_nearest(name, known)}")
+        elif place[0] == "proposer":  # an address may hold a password
+            problems.append(f"{name} {problem['msg'].removeprefix('Value error, ')}")
         else:
             said = problem["msg"].removeprefix("Input ").removeprefix("Value error, ").replace("'", "")
             problems.append(f"{name} {said}, got {problem['input']!r}")
     return f"{'; '.join(problems)}; nothing was done"
+
+
+_NESTED = ("memory", "proposer")
 
 
 def _nearest(name: str, known: Mapping[str, Any] | set[str]) -> str:

@@ -23,6 +23,8 @@ from memfold.policy import Policy
 from memfold_flows import changes as feed
 from memfold_flows import intake, replay, summaries
 from memfold_flows.files import PRIVATE_FILE, PRIVATE_FOLDER, write_bytes
+from memfold_flows.proposer.options import ProposerOptions
+from memfold_flows.proposer.report import ModelReport
 from memfold_flows.receipts import (
     LossLimit,
     PlanReport,
@@ -75,12 +77,20 @@ def match(run: RunDirectory) -> Path:
     from memfold import clusters, sightings
 
     snapshot, policy = run.read("snapshot"), _policy(run)
-    matches = clusters.match_rows(snapshot, run.read("rejected"), policy)
+    proposals = run.read("proposals") if run.file("proposals").exists() else None
+    matches = clusters.match_rows(snapshot, run.read("rejected"), policy, proposals=proposals)
     run.write("sightings", sightings.find(snapshot, run.read("evidence"), policy))
     run.write("texts", matches.texts)
     run.write("pairs", matches.pairs)
     logger.info("judged %d pairs; %d memories have a match", matches.pairs.num_rows, matches.clusters.num_rows)
     return run.write("clusters", matches.clusters)
+
+
+def propose(store: MemoryStore, run: RunDirectory, proposer: ProposerOptions) -> bool:
+    """Ask a model what matching could not decide; returns whether it has to match again."""
+    from memfold_flows.proposer import asking
+
+    return asking.propose(run, proposer, writes_texts="content" in store.traits.places)
 
 
 def carry_over(first: RunDirectory, run: RunDirectory, policy: Policy) -> Path:
@@ -133,6 +143,7 @@ def read_report(run: RunDirectory, *, store: str) -> PlanReport:
         scopes=read_tally(run.read("tally")),
         held_back=_held_back(run),
         left_alone=run.manifest.left_alone if run.is_sealed else {},
+        proposer=_model_report(run),
     )
 
 
@@ -231,6 +242,7 @@ def write_receipt(
         scopes=scopes,
         held_back=planned.held_back,
         left_alone=planned.left_alone,
+        proposer=planned.proposer,
         drifted=tuple(report.drifted),
         metadata_conflicts=tuple(report.metadata_conflicts),
         fields_left_out=tuple(report.fields_left_out),
@@ -324,6 +336,12 @@ def _held_back(run: RunDirectory) -> tuple[Drift, ...]:
     plan = run.read("plan", ["memory_id", "scope", "reason", "detail"])
     held = plan.filter(pc.equal(plan["reason"], "held")).slice(0, _HELD_BACK_NAMED).to_pylist()
     return tuple(Drift(row["memory_id"], row["scope"], row["detail"]) for row in held)
+
+
+def _model_report(run: RunDirectory) -> ModelReport | None:
+    """What the model's part of a plan came to; None where no model was asked."""
+    said = run.read_json("proposer.json")
+    return None if said is None else ModelReport.from_json(said)
 
 
 def _written_elsewhere(store: MemoryStore, run: RunDirectory) -> str | None:

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from memfold_flows.proposer.report import ModelReport
 from memfold_flows.receipts import LossLimit, PlanReport, Receipt, ScopeTally, Totals
 from memfold_flows.views import RunView, Shown, ShownCluster, ShownPair
 
 _SCOPES_SHOWN = 50
 _CHARACTERS_SHOWN = 240
+_ESCAPED = r"\\\g<0>"
 _SIGNS = re.compile(r"[\\`*_\[\]<>|~#!&]")
 
 
@@ -35,6 +37,7 @@ def plan(report: PlanReport) -> str:
             f"{report.store}, as of {report.as_of:%Y-%m-%d %H:%M} UTC: **{report.verdict}**. Nothing is written yet.",
             "",
             *_figures(report.totals, report.limit),
+            *_model(report.proposer),
             "",
             *_listed("Look at this first", warnings(report)),
             *_run_directory(report.run_dir),
@@ -54,12 +57,17 @@ def outcome(receipt: Receipt, *, seconds: float | None = None) -> str:
             f"{receipt.store}, run `{receipt.run_id}`, {took:.1f} s.",
             "",
             *_figures(receipt.totals, receipt.limit),
+            *_model(receipt.proposer),
             "",
             *_listed("Refused; nothing of these scopes was written", refused),
             *_listed("Changed since the snapshot, and left alone", drifted),
             *_run_directory(receipt.run_dir),
         ]
     )
+
+
+def _model(report: ModelReport | None) -> list[str]:
+    return [] if report is None else ["", f"Model: {_SIGNS.sub(_ESCAPED, report.in_words())}."]
 
 
 def look(view: RunView) -> str:
@@ -181,7 +189,7 @@ def _plain(text: str) -> str:
     """A text as it is, on one line and not too long: nothing in it is taken for Markdown or HTML."""
     line = " ".join(text.split())
     line = line if len(line) <= _CHARACTERS_SHOWN else line[: _CHARACTERS_SHOWN - 1] + "…"
-    return _SIGNS.sub(r"\\\g<0>", line)
+    return _SIGNS.sub(_ESCAPED, line)
 
 
 def _code(memory_id: str) -> str:

@@ -106,9 +106,9 @@ def rewritten(question: Question, answers: Sequence[Rewritten]) -> list[Proposal
     return list(found.values())
 
 
-def unanswered(question: Question, why: str) -> Proposal:
-    """A group that was left as it is, as there was no answer that could be used."""
-    return Proposal(question.kind, question.scope, question.ids, refused_by="no answer", detail=why)
+def unanswered(question: Question, why: str, *, by: str) -> Proposal:
+    """A group that was left as it is, as it was not asked about or got no answer that could be used."""
+    return Proposal(question.kind, question.scope, question.ids, refused_by=by, detail=why)
 
 
 def as_table(proposals: Iterable[tuple[str, Proposal]]) -> pa.Table:

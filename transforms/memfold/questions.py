@@ -99,6 +99,13 @@ def is_same_day(one: Row, other: Row, policy: Policy) -> bool:
     return said_on[0] is not None and said_on[0] == said_on[1]
 
 
+def walls_of(row: Row, policy: Policy) -> tuple[Any, ...]:
+    """What keeps this memory from others: equal for those that it could be one with."""
+    names = ("scope", "trust", "tier", "kind", "valid_from", "valid_to")
+    session = row["session_id"] if policy.walls_off_sessions else None
+    return (*(row[name] for name in names), session)
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What matching read and found: the relations of these names, and the neighbours by meaning where any are known."""
@@ -120,13 +127,21 @@ def to_judge(known: Known, policy: Policy) -> list[Question]:
     by_wall: defaultdict[tuple[Any, ...], list[tuple[str, str]]] = defaultdict(list)
     for one, other in asked:
         if one in rows and other in rows and _is_open(rows[one], rows[other], policy):
-            by_wall[_walls(rows[one], policy)].append((one, other))
+            by_wall[walls_of(rows[one], policy)].append((one, other))
     told = _told(known.evidence)
     return [
         _judging([rows[one] for one in dict.fromkeys(each for pair in part for each in pair)], part, told)
         for _, group in sorted(by_wall.items(), key=lambda each: tuple(map(str, each[0])))
         for part in _parts(group, PAIRS_PER_QUESTION)
     ]
+
+
+def open_rows(known: Known, policy: Policy) -> list[Row]:
+    """The memories that could be asked about and were not folded into another, by id."""
+    stays = dict(zip(*(known.clusters[name].to_pylist() for name in ("memory_id", "survivor_id")), strict=True))
+    folded = {memory_id for memory_id, survivor_id in stays.items() if memory_id != survivor_id}
+    rows = _rows(known.snapshot, set(known.snapshot["memory_id"].to_pylist()) - folded, policy)
+    return [rows[memory_id] for memory_id in sorted(rows)]
 
 
 UNSURE = ("distinct", "conflict")
@@ -164,7 +179,7 @@ def to_rewrite(known: Known, policy: Policy, *, apart: Iterable[tuple[str, str]]
 
 
 def _is_open(one: Row, other: Row, policy: Policy) -> bool:
-    if _walls(one, policy) != _walls(other, policy) or (_stays(one) and _stays(other)):
+    if walls_of(one, policy) != walls_of(other, policy) or (_stays(one) and _stays(other)):
         return False
     look = veto.of_pair(said(one), said(other), same_day=is_same_day(one, other, policy))
     return look.objection is None
@@ -176,7 +191,7 @@ def _may_be_rewritten(row: Row, policy: Policy) -> bool:
 
 
 def _may_be_one_text(one: Row, other: Row, shut: set[tuple[str, str]], policy: Policy) -> bool:
-    if _ordered((one["memory_id"], other["memory_id"])) in shut or _walls(one, policy) != _walls(other, policy):
+    if _ordered((one["memory_id"], other["memory_id"])) in shut or walls_of(one, policy) != walls_of(other, policy):
         return False
     return one["title"] == other["title"] and veto.of_union(one["content"], other["content"]) is None
 
@@ -195,12 +210,6 @@ def _gather(
         if new not in group_of and len(group) < MEMORIES_PER_REWRITE and all(fits(new, each) for each in group):
             group.append(new)
             group_of[new] = group
-
-
-def _walls(row: Row, policy: Policy) -> tuple[Any, ...]:
-    names = ("scope", "trust", "tier", "kind", "valid_from", "valid_to")
-    session = row["session_id"] if policy.walls_off_sessions else None
-    return (*(row[name] for name in names), session)
 
 
 def _stays(row: Row) -> bool:

@@ -1,0 +1,60 @@
+"""The ``proposer`` section of the settings. The key is not among them: it is read from the environment only."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+KEY_VARIABLE = "MEMFOLD_PROPOSER_KEY"
+
+
+def _url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("should be the address of an OpenAI-compatible API, such as https://api.example.com/v1")
+    if parts.username or parts.password:
+        raise ValueError(f"should hold no credentials; set {KEY_VARIABLE}")
+    return value.rstrip("/")
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"should be a regular expression: {error}") from None
+    return value
+
+
+Url = Annotated[str, AfterValidator(_url)]
+Pattern = Annotated[str, AfterValidator(_pattern)]
+
+
+class Embeddings(BaseModel):
+    """An OpenAI-compatible embeddings endpoint: memories that are near in meaning are asked about as pairs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(min_length=1)
+    url: Url | None = None
+    min_cosine: float = Field(0.85, gt=0.0, le=1.0)
+    neighbours: int = Field(3, ge=1, le=20)
+
+
+class ProposerOptions(BaseModel):
+    """Which model may propose, what for, and what it may cost in one pass."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: Url
+    model: str = Field(min_length=1)
+    uses: tuple[Literal["judge", "rewrite"], ...] = Field(("judge",), min_length=1)
+    max_calls: int = Field(50, ge=0)
+    max_tokens: int = Field(100_000, ge=0)
+    max_seconds: float = Field(300.0, ge=0.0)
+    timeout_seconds: float = Field(60.0, gt=0.0)
+    retries: int = Field(3, ge=0, le=10)
+    redact: tuple[Pattern, ...] = ()
+    embeddings: Embeddings | None = None
