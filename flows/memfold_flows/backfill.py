@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -101,10 +102,15 @@ def _dask(runner: Runner) -> TaskRunner[Any]:
 
 
 def _ray(runner: Runner) -> TaskRunner[Any]:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before it is imported: it would send them from the start
     from prefect_ray.task_runners import RayTaskRunner
 
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
     local = {"num_cpus": runner.workers, "include_dashboard": False}
-    cluster: TaskRunner[Any] = RayTaskRunner(address=runner.address, init_kwargs=None if runner.address else local)
+    cluster: TaskRunner[Any] = RayTaskRunner(
+        address=runner.address, init_kwargs=quiet if runner.address else {**local, **quiet}
+    )
     return cluster
 
 
