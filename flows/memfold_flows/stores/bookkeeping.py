@@ -157,7 +157,8 @@ class Bookkeeping:
 
     def rejected(self) -> pa.Table:
         rows = self._read(
-            f"select memory_id, into_id, row_digest, into_digest from {self._of}rejected order by 1, 2 nulls first, 3, 4 nulls first",
+            f"select memory_id, into_id, row_digest, into_digest from {self._of}rejected "
+            "order by 1, 2 nulls first, 3, 4 nulls first",
             (),
         )
         return pa.Table.from_pylist([dict(zip(REJECTED.names, row, strict=True)) for row in rows], REJECTED)
