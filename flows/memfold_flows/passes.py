@@ -109,7 +109,7 @@ def write(
 
 def ended(receipt: Receipt) -> State[Any]:
     """The final state of a run that went through: named by how it ended, and always completed."""
-    said = summaries.in_one_line(receipt.totals)
+    said = summaries.in_one_line(receipt)
     if receipt.proposer is not None:
         said += f"; model: {receipt.proposer.in_words()}"
     return Completed(name=receipt.state.value, message=said, data=receipt.as_json())

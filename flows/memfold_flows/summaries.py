@@ -128,9 +128,15 @@ def scope_rows(scopes: Iterable[ScopeTally], *, most: int = _SCOPES_SHOWN) -> li
     ]
 
 
-def in_one_line(totals: Totals) -> str:
-    """The counts of a pass, as the final state of a run carries them."""
-    return f"{totals.merged} merged, {totals.pruned} pruned, {totals.promoted} promoted of {totals.entries_before}"
+def in_one_line(receipt: Receipt) -> str:
+    """What a pass came to, as the final state of a run carries it."""
+    totals, refused, drifted = receipt.totals, len(receipt.refused), len(receipt.drifted)
+    said = [f"{totals.merged} merged, {totals.pruned} pruned, {totals.promoted} promoted of {totals.entries_before}"]
+    if refused:
+        said.append(f"{refused} of {len(receipt.scopes)} scopes refused")
+    if drifted:
+        said.append(f"{drifted} memories had changed since the plan and were left alone")
+    return "; ".join(said)
 
 
 def _figures(totals: Totals, limit: LossLimit) -> list[str]:

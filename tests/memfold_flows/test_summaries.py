@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from memfold_flows import summaries, views
+from memfold_flows.stores.base import Drift
 
 from .conftest import DAY, Kitchen, Nights
 
@@ -45,6 +48,19 @@ def test_what_a_person_should_look_at_is_named(tea: Kitchen, nights: Nights) -> 
         "at that limit a scope of fewer than 4 memories never loses one",
         "hall: would lose 20.0%, more than half of what it may",
     ]
+
+
+def test_a_final_state_says_what_was_left_alone(tea: Kitchen, nights: Nights) -> None:
+    """A pass that wrote less than it planned says so in the one line that a list of runs shows."""
+    run, _ = nights.plan(tea.store)
+    first = nights.apply(tea.store, run)
+    later, _ = nights.plan(tea.store)
+    assert summaries.in_one_line(first) == "2 merged, 0 pruned, 0 promoted of 8"
+    drifted = replace(nights.apply(tea.store, later), drifted=(Drift("tea-1", "", "its text changed"),))
+
+    assert summaries.in_one_line(drifted) == (
+        "0 merged, 0 pruned, 0 promoted of 6; 1 memories had changed since the plan and were left alone"
+    )
 
 
 def test_merges_stand_side_by_side(tea: Kitchen, nights: Nights) -> None:

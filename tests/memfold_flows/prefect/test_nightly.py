@@ -50,7 +50,7 @@ def test_a_night_changes_what_is_due_and_within_the_limit(site: Site, household:
     state = site.wait(run)
 
     assert (state.name, state.type.value) == ("PartlyApplied", "COMPLETED")
-    assert state.message == "39 merged, 0 pruned, 0 promoted of 279"
+    assert state.message == "39 merged, 0 pruned, 0 promoted of 279; 1 of 40 scopes refused"
     assert household.counts() == {
         "attic": 6,
         **{f"home-{number:02}": 7 for number in range(10)},
@@ -91,7 +91,7 @@ def test_an_alert_is_raised_when_the_gate_trips(site: Site, household: Household
     state = site.run("consolidate/on-demand", store=household.url)
 
     assert state.name == "Rejected"
-    assert state.message == "0 merged, 0 pruned, 0 promoted of 5"
+    assert state.message == "0 merged, 0 pruned, 0 promoted of 5; 1 of 1 scopes refused"
     fired = site.event(
         "prefect.automation.triggered",
         lambda event: event["triggering_event"]["resource"]["prefect.resource.name"].endswith(str(household.path)),
