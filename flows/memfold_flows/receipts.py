@@ -323,7 +323,7 @@ def _settled(scope: ScopeTally, progress: Progress[Applied]) -> ScopeTally:
         pruned=pruned,
         expired=progress.total(scope.scope, "expired"),
         lost=lost,
-        lost_strict=merged + pruned,
+        lost_strict=max(merged + pruned, lost),
         retained_originals=before - lost,
         loss_fraction=lost / before if before else 0.0,
         loss_fraction_strict=(merged + pruned) / before if before else 0.0,

@@ -66,6 +66,7 @@ def take_snapshot(store: MemoryStore, run: RunDirectory, policy: Policy, scopes:
     run.write("policy", policy.as_table())
     run.write("losses", pa.Table.from_pylist(losses, schema=frames.LOSSES))
     run.write("rejected", rejected.sort_by([(name, "ascending") for name in frames.REJECTED.names]))
+    run.write("edits", frames.EDITS.empty_table())
     run.write("replay", replay.batches_read(batches))
     run.write("evidence", replay.evidence_of(batches))
     logger.info("read %d memories and %d replay batches", snapshot.num_rows, len(batches))
@@ -75,6 +76,7 @@ def take_snapshot(store: MemoryStore, run: RunDirectory, policy: Policy, scopes:
 def match(run: RunDirectory) -> Path:
     """Judge the pairs that are worth it, and gather the clusters."""
     from memfold import clusters, sightings
+    from memfold import proposals as proposing
 
     snapshot, policy = run.read("snapshot"), _policy(run)
     proposals = run.read("proposals") if run.file("proposals").exists() else None
@@ -82,8 +84,11 @@ def match(run: RunDirectory) -> Path:
     run.write("sightings", sightings.find(snapshot, run.read("evidence"), policy))
     run.write("texts", matches.texts)
     run.write("pairs", matches.pairs)
-    logger.info("judged %d pairs; %d memories have a match", matches.pairs.num_rows, matches.clusters.num_rows)
-    return run.write("clusters", matches.clusters)
+    found = matches.clusters if proposals is None else proposing.with_rewritten(matches.clusters, proposals)
+    texts = frames.REWRITES.empty_table() if proposals is None else proposing.texts(proposals, found)
+    run.write("rewrites", texts)
+    logger.info("judged %d pairs; %d memories have a match", matches.pairs.num_rows, found.num_rows)
+    return run.write("clusters", found)
 
 
 def propose(store: MemoryStore, run: RunDirectory, proposer: ProposerOptions) -> bool:
@@ -106,6 +111,8 @@ def carry_over(first: RunDirectory, run: RunDirectory, policy: Policy) -> Path:
             target.parent.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
             shutil.copyfile(first.path / file.path, target)
             target.chmod(PRIVATE_FILE)
+    if (said := first.read_json("proposer.json")) is not None:
+        run.write_json("proposer.json", said)
     return run.write("policy", policy.as_table())
 
 

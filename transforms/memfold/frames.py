@@ -239,8 +239,8 @@ WAITS = pa.schema(
 )
 
 #: One row per snapshot row, always. ``reason`` is one of: kept, held, waits, copy, same, contains, expired, blank,
-#: stale, superseded, capacity, promoted. ``is_lost`` and ``is_lost_strict`` say what the row counts for in the loss
-#: figures.
+#: rewritten, stale, superseded, capacity, promoted, by hand. ``is_lost`` and ``is_lost_strict`` say what the row counts
+#: for in the loss figures. ``new_content``: another text for a memory that stays; its own then counts as lost.
 PLAN = pa.schema(
     [
         pa.field("memory_id", pa.string(), nullable=False),
@@ -252,6 +252,7 @@ PLAN = pa.schema(
         pa.field("detail", pa.string(), nullable=False),
         pa.field("is_lost", pa.bool_(), nullable=False),
         pa.field("is_lost_strict", pa.bool_(), nullable=False),
+        pa.field("new_content", pa.string()),
     ]
 )
 
@@ -292,8 +293,17 @@ REJECTED = pa.schema(
     ]
 )
 
+#: One row per memory that a person decided on in this plan. ``decision``: keep (it stays as it is) or prune (it goes).
+EDITS = pa.schema(
+    [
+        pa.field("memory_id", pa.string(), nullable=False),
+        pa.field("decision", pa.string(), nullable=False),
+    ]
+)
+
 #: One row per memory that an apply touches. Rows of one ``unit_id`` land together, but for drifted members.
-#: ``role``: survivor (stays, takes the folded fields), member (merged), prune, promote.
+#: ``role``: survivor (stays, takes the folded fields), member (merged), prune, promote. With a ``new_content`` for its
+#: survivor a unit lands whole or not at all.
 REWRITE = pa.schema(
     [
         pa.field("unit_id", pa.int64(), nullable=False),
@@ -306,6 +316,7 @@ REWRITE = pa.schema(
         pa.field("promote_to", pa.string()),
         pa.field("is_lost", pa.bool_(), nullable=False),
         pa.field("row_digest", pa.string(), nullable=False),
+        pa.field("new_content", pa.string()),
     ]
 )
 

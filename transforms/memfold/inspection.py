@@ -192,7 +192,14 @@ def _is_accounted_for(is_removed: pl.Expr, policy: Policy) -> pl.Expr:
     lost, lost_strict, reason = pl.col("is_lost"), pl.col("is_lost_strict"), pl.col("reason")
     is_due = (pl.col("expires_at") <= pl.lit(policy.as_of)).fill_null(False)
     is_free = (reason == "copy") & (pl.col("action") == "merge") | (reason == "expired") & is_due
-    return pl.when(is_removed).then(lost_strict & (lost | is_free)).otherwise(~lost & ~lost_strict)
+    is_rewritten = pl.col("new_content").is_not_null() & (reason == "rewritten") & (pl.col("action") == "keep")
+    return (
+        pl.when(is_removed)
+        .then(lost_strict & (lost | is_free))
+        .when(is_rewritten)
+        .then(lost & lost_strict)
+        .otherwise(~lost & ~lost_strict & pl.col("new_content").is_null())
+    )
 
 
 def _answer(rule: _Rule, rows: int, failures: int, first: str | None) -> Check:
@@ -216,7 +223,12 @@ def _merges_that_forget(plan: pa.Table, snapshot: pa.Table) -> dict[str, list[tu
     import polars as pl
 
     is_merge = pc.equal(plan["action"], "merge")
-    planned = pl.DataFrame(plan.select(["scope", "memory_id", "into_id"]).filter(is_merge))
+    merged = pl.DataFrame(plan.select(["scope", "memory_id", "into_id"]).filter(is_merge))
+    rewritten = pl.DataFrame(
+        plan.select(["scope", "memory_id", "new_content"]).filter(pc.is_valid(plan["new_content"]))
+    )
+    # a memory that gets another text goes into that one itself
+    planned = pl.concat([merged, rewritten.select("scope", "memory_id", into_id="memory_id")])
     named = pa.chunked_array([planned["memory_id"].to_arrow(), planned["into_id"].to_arrow()]).unique()
     is_named = pc.is_in(snapshot["memory_id"], value_set=named.cast(snapshot["memory_id"].type))
     stored = pl.DataFrame(snapshot.select(["memory_id", "title", "content"]).filter(is_named))
@@ -224,6 +236,8 @@ def _merges_that_forget(plan: pa.Table, snapshot: pa.Table) -> dict[str, list[tu
     merges = (
         planned.join(texts, on="memory_id")
         .join(texts, left_on="into_id", right_on="memory_id", suffix="_kept")
+        .join(rewritten.select(into_id="memory_id", new_content="new_content"), on="into_id", how="left")
+        .with_columns(content_kept=pl.coalesce("new_content", "content_kept"))
         # a text that goes into the very same text loses nothing
         .filter((pl.col("title") != pl.col("title_kept")) | (pl.col("content") != pl.col("content_kept")))
         .sort("memory_id")

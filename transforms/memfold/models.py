@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import duckdb
 
 #: What the SQL reads: the snapshot, what the matching found, and what is known from earlier passes.
-INPUTS = ("snapshot", "texts", "pairs", "clusters", "sightings", "policy", "losses", "rejected")
+INPUTS = ("snapshot", "texts", "pairs", "clusters", "sightings", "policy", "losses", "rejected", "rewrites", "edits")
 
 #: What the SQL makes, in this order: each file reads inputs and relations before it.
 RELATIONS = ("departed", "survivors", "promotions", "prunes", "evictions", "removals", "waits", "plan", "tally")
@@ -45,6 +45,8 @@ def build(con: duckdb.DuckDBPyConnection, inputs: Mapping[str, pa.Table | str]) 
     Raises:
         MemfoldError: an input is missing, or a SQL file fails; the message names it.
     """
+    # Most passes ask no model, and nobody changes their plan.
+    inputs = {"rewrites": frames.REWRITES.empty_table(), "edits": frames.EDITS.empty_table(), **inputs}
     missing = [name for name in INPUTS if name not in inputs]
     if missing:
         raise MemfoldError(f"the plan needs the relations {', '.join(missing)}; nothing was planned")

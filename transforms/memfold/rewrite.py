@@ -38,7 +38,7 @@ def build(plan: pa.Table, tally: pa.Table, clusters: pa.Table, snapshot: pa.Tabl
     planned = pl.DataFrame(plan).join(accepted, on="scope", how="semi")
     targets = planned.filter(pl.col("action") == "merge").select(memory_id="into_id").unique()
     is_target = pl.col("memory_id").is_in(targets["memory_id"].implode())
-    is_pruned_as_cluster = pl.col("reason").is_in(["stale", "superseded", "capacity"])
+    is_pruned_as_cluster = pl.col("reason").is_in(["stale", "superseded", "capacity", "by hand"])
     homes = pl.DataFrame(clusters.select(["memory_id", "survivor_id"]))
     rows = (
         planned.filter((pl.col("action") != "keep") | is_target)
@@ -62,8 +62,12 @@ def build(plan: pa.Table, tally: pa.Table, clusters: pa.Table, snapshot: pa.Tabl
     return numbered.select(REWRITE.names).to_arrow().cast(REWRITE)
 
 
-def fold(survivor: Memory, members: Sequence[Memory], *, session_recall: SessionRecall) -> Folded:
+def fold(
+    survivor: Memory, members: Sequence[Memory], *, session_recall: SessionRecall, new_content: str | None = None
+) -> Folded:
     """The survivor with what it takes from the members that go into it; its text stays, to the letter.
+
+    Unless there is a ``new_content`` for all of them, which then is its text.
 
     The order of the members makes no difference. ``session_recall`` is how the store recalls by session: where a null
     session means every session, a merge across sessions makes it null.
@@ -75,6 +79,7 @@ def fold(survivor: Memory, members: Sequence[Memory], *, session_recall: Session
     is_across_sessions = len({row.session_id for row in rows}) > 1
     memory = replace(
         survivor,
+        content=survivor.content if new_content is None else new_content,
         tags=_union(row.tags for row in rows),
         session_id=None if session_recall == "null_is_all" and is_across_sessions else survivor.session_id,
         sessions=_union((*row.sessions, *_known([row.session_id])) for row in rows),

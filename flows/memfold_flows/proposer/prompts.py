@@ -20,8 +20,8 @@ _TASKS: dict[Kind, str] = {
         "in all that they state (same), whether one states all of the other and more (contains, with stays naming the "
         "id of the fuller one), whether they cannot both be true (conflict), whether one says that it replaces the "
         "other (supersedes, with stays naming the newer one), or none of these (distinct). Where any number, name, "
-        "date, condition, negation or other fact differs they are not the same. In doubt answer distinct. Answer every pair "
-        "exactly once; stays is null except for contains and supersedes."
+        "date, condition, negation or other fact differs they are not the same. In doubt answer distinct. Answer every "
+        "pair exactly once; stays is null except for contains and supersedes."
     ),
     "rewrite": (
         "You tidy the memories of an AI agent. Where two or more of the memories speak of one thing, propose one text "

@@ -31,7 +31,7 @@ from memfold_flows.stores.base import (
 from memfold_flows.stores.folded_fields import changed_fields, to_json
 from memfold_flows.stores.outcomes import Applied, Progress, apply_report, landed
 from memfold_flows.stores.sessions import Clock, Session
-from memfold_flows.stores.settling import Losses, Settled, counts_as_lost, settle, why_refused
+from memfold_flows.stores.settling import Losses, Settled, counts_as_lost, rewritten, settle, why_refused
 from memfold_flows.stores.undoing import undo
 from memfold_flows.stores.units import PlannedRow, Unit, next_transaction, read_units
 
@@ -125,6 +125,7 @@ class _Ahead:
             self._count(unit, -1)
 
     def _count(self, unit: Unit, sign: int) -> None:
+        self.lost[unit.scope] += sign * (unit.new_content is not None)
         for row in unit.removed:
             self.lost[row.scope] += sign * counts_as_lost(row, self._policy)
             self.expired[row.scope] += sign * (row.reason == "expired")
@@ -190,7 +191,7 @@ class _Writer:
         return Applied(
             merged=sum(row.role == "member" for row in removed),
             pruned=sum(row.role == "prune" for row in removed),
-            lost=sum(counts_as_lost(row, self.policy) for row in removed),
+            lost=sum(counts_as_lost(row, self.policy) for row in removed) + sum(map(rewritten, settled)),
             expired=sum(row.reason == "expired" for row in removed),
             drifted=[remark for each in settled for remark in each.drifted],
             metadata_conflicts=[
@@ -280,7 +281,10 @@ def _undo_rows(settled: Settled, promoted: Mapping[str, _Promoted], policy: Poli
         before = settled.rows[survivor.memory_id].memory
         names = changed_fields(before, settled.folded)
         fields = {"before": to_json(before, names), "after": to_json(settled.folded, names)}
-        yield _undo_row(settled, survivor, "folded", new_id=_live_id(survivor.memory_id, promoted), **fields)
+        is_lost = bool(rewritten(settled))
+        yield _undo_row(
+            settled, survivor, "folded", new_id=_live_id(survivor.memory_id, promoted), is_lost=is_lost, **fields
+        )
     for row in settled.promoted:
         new_id, digest = promoted[row.memory_id]
         before = settled.rows[row.memory_id].memory

@@ -92,7 +92,7 @@ class FieldReader:
         changed: dict[str, Any] = {}
         for field in NAMES:
             value = getattr(after, field)
-            if value == getattr(before, field) or field in ("memory_id", "content"):
+            if value == getattr(before, field) or field == "memory_id":
                 continue
             for name in self._names_to_write(record, field):
                 if value is not None or name in record:
@@ -247,4 +247,4 @@ _READERS: dict[str, _Reader] = {
 }
 
 #: Every field of a memory that an archive can hold, whatever it is called there.
-PLACES = frozenset(field.name for field in fields(Memory)) - {"memory_id", "scope", "content"}
+PLACES = frozenset(field.name for field in fields(Memory)) - {"memory_id", "scope"}

@@ -200,7 +200,7 @@ def _as_written(source: pq.ParquetFile) -> dict[str, Any]:
 
 def _places(schema: pa.Schema) -> frozenset[str]:
     held = set(schema.names)
-    fields = {field for field, names in NAMES.items() if held & set(names)} - {"memory_id", "content"}
+    fields = {field for field, names in NAMES.items() if held & set(names)} - {"memory_id"}
     # A struct or map has no room for every key.
     if "metadata" in held and _is_text(schema.field("metadata").type):
         fields.add("metadata")

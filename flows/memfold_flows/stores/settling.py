@@ -57,9 +57,19 @@ def settle(unit: Unit, rows: Mapping[str, StoredRow], traits: StoreTraits, polic
             settled.promoted.append(row)
         elif row.promote_to:
             settled.drifted.append((row.memory_id, "cannot move to another tier in this store"))
+    if unit.new_content is not None and settled.drifted:
+        # The text speaks for all of them as they were, so it lands for all or for none.
+        why = "was to share one text with others, of which one has changed"
+        settled.drifted += [(row.memory_id, why) for row in settled.removed]
+        settled.removed = []
     if survivor and (members := [rows[row.memory_id].memory for row in settled.removed]):
         _fold(settled, rows[survivor.memory_id].memory, members, traits, policy)
     return settled
+
+
+def rewritten(settled: Settled) -> int:
+    """How many texts are lost because the survivor gets another one: 1 or 0."""
+    return int(settled.unit.new_content is not None and settled.folded is not None)
 
 
 def counts_as_lost(row: PlannedRow, policy: Policy) -> bool:
@@ -113,7 +123,8 @@ def _used_since(memory: Memory, policy: Policy, reason: str) -> bool:
 
 
 def _fold(settled: Settled, survivor: Memory, members: list[Memory], traits: StoreTraits, policy: Policy) -> None:
-    folded = fold(survivor, members, session_recall=policy.session_recall)
+    new_content = settled.unit.new_content
+    folded = fold(survivor, members, session_recall=policy.session_recall, new_content=new_content)
     after = keep_to_places(survivor, folded.memory, traits.places)
     settled.metadata_conflicts = folded.metadata_conflicts
     settled.fields_left_out = tuple(changed_fields(after, folded.memory))

@@ -51,6 +51,7 @@ OPTIONS: dict[str, str] = mapping.OPTIONS
 TRAITS = StoreTraits(
     places=frozenset(
         {
+            "content",
             "tags",
             "session_id",
             "sessions",

@@ -227,9 +227,20 @@ class _Taker:
         ledger.carry_rejections(self._carried(units, rows))
         ledger.reject(self._rejections(units, restored))
         ledger.drop_redirects(self.raws)
-        lost = Counter(row.scope for row in restored if row.is_lost)
+        lost = Counter(row.scope for row in [*restored, *self._texts_back(units)] if row.is_lost)
         for scope, lost_rows in sorted(lost.items()):
             ledger.give_back(self.run_id, scope, lost_rows)
+
+    def _texts_back(self, units: Sequence[UndoUnit]) -> list[UndoRow]:
+        """The survivors that have their own text again."""
+        after = {update.before.memory_id: update.after for update in self.updates}
+        folds = [unit.folded for unit in units if unit.folded is not None and unit.folded.is_lost]
+        return [
+            row
+            for row in folds
+            if (now := after.get(row.new_id or row.memory_id)) is not None
+            and now.content == from_json(row.before).get("content")
+        ]
 
     def _carried(self, units: Sequence[UndoUnit], rows: Mapping[str, Memory]) -> dict[tuple[str, str], tuple[str, str]]:
         """Of the rows that a rejected decision names, those that this undo changes: (id, digest) before -> after."""

@@ -28,6 +28,7 @@ class PlannedRow(NamedTuple):
     promote_to: str | None
     is_lost: bool
     row_digest: str
+    new_content: str | None = None
 
 
 @dataclass(slots=True)
@@ -42,6 +43,12 @@ class Unit:
     def survivor(self) -> PlannedRow | None:
         """The row that stays and takes the folded fields."""
         return next((row for row in self.rows if row.role == "survivor"), None)
+
+    @property
+    def new_content(self) -> str | None:
+        """The text that the survivor is to have; None where it keeps its own."""
+        survivor = self.survivor
+        return None if survivor is None else survivor.new_content
 
     @property
     def removed(self) -> list[PlannedRow]:

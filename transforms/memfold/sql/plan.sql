@@ -1,4 +1,4 @@
--- plan: one row per snapshot row, always, with its one action; reads snapshot, removals, waits, promotions, prunes, clusters, pairs.
+-- plan: one row per snapshot row, always, with its one action; reads snapshot, removals, waits, promotions, prunes, clusters, pairs, rewrites.
 with
 
 -- a memory changes its tier only with its whole cluster: if a member waits, it waits where it is, and the others fold there
@@ -52,6 +52,13 @@ held as (
     group by t.memory_id
 ),
 
+-- the memories that take others in under a new text: their own text counts as lost
+rewritten as (
+    select w.memory_id, w.content
+    from rewrites as w
+    where exists (from going as g where g.into_id = w.memory_id and g.reason = 'rewritten')
+),
+
 -- why a row stays that might have gone or moved, the weightiest reason first
 notes as (
     select n.memory_id, arg_min(n.reason, n.weight) as reason, arg_min(n.detail, n.weight) as detail
@@ -80,6 +87,7 @@ select
     g.superseded_by,
     case
         when g.memory_id is not null then g.reason
+        when r.memory_id is not null then 'rewritten'
         when n.memory_id is not null then n.reason
         when m.memory_id is not null then 'promoted'
         when h.memory_id is not null then 'held'
@@ -87,16 +95,19 @@ select
     end as reason,
     case
         when g.memory_id is not null then g.detail
+        when r.memory_id is not null then 'a model put it into one text with others'
         when n.memory_id is not null then n.detail
         when m.memory_id is not null then m.detail
         when h.memory_id is not null then 'twin ' || h.twin_id || ' stays apart: ' || h.held
         else ''
     end as detail,
-    coalesce(g.is_lost, false) as is_lost,
-    coalesce(g.is_lost_strict, false) as is_lost_strict
+    coalesce(g.is_lost, r.memory_id is not null) as is_lost,
+    coalesce(g.is_lost_strict, r.memory_id is not null) as is_lost_strict,
+    r.content as new_content
 from snapshot as s
 left join going as g on g.memory_id = s.memory_id
 left join notes as n on n.memory_id = s.memory_id
 left join promotions as m on m.memory_id = s.memory_id and m.action = 'promote'
 left join held as h on h.memory_id = s.memory_id
+left join rewritten as r on r.memory_id = s.memory_id
 order by s.memory_id

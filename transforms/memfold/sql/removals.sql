@@ -38,7 +38,18 @@ leaving as (
     select e.memory_id, e.unit_id, 'prune', null, null, 'capacity', e.detail, 0.0, 0, e.fit_order
     from evictions as e
     union all
-    select m.memory_id, m.memory_id, 'merge', m.into_id, null, m.reason, m.detail, m.jaccard, m.added_words, 0.0
+    -- what goes into one text goes together or not at all
+    select
+        m.memory_id,
+        case when m.reason = 'rewritten' then m.into_id else m.memory_id end,
+        'merge',
+        m.into_id,
+        null,
+        m.reason,
+        m.detail,
+        m.jaccard,
+        m.added_words,
+        0.0
     from merges as m
     where
         not exists (from prunes as u where u.memory_id = m.memory_id)
@@ -61,13 +72,20 @@ select
         when 'copy' then 0
         when 'expired' then 0
         when 'blank' then 1
+        when 'by hand' then 1
         when 'same' then 2
         when 'contains' then 3
+        when 'rewritten' then 3
         when 'stale' then 4
         when 'superseded' then 5
         when 'capacity' then 6
     end::bigint as fit_step,
-    case l.reason when 'same' then -l.jaccard when 'contains' then l.added_words else l.fit_order end::double as fit_order
+    case l.reason
+        when 'same' then -l.jaccard
+        when 'contains' then l.added_words
+        when 'rewritten' then 1000000  -- after everything that keeps its text
+        else l.fit_order
+    end::double as fit_order
 from leaving as l
 join snapshot as s on s.memory_id = l.memory_id
 order by l.memory_id

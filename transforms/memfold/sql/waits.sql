@@ -14,7 +14,9 @@ units as (
         r.unit_id,
         min(r.fit_step) as fit_step,
         min(r.fit_order) as fit_order,
-        count(*) filter (where case when p.strict_entries then r.is_lost_strict else r.is_lost end) as lost
+        -- a text that is rewritten loses that of its survivor as well
+        count(*) filter (where case when p.strict_entries then r.is_lost_strict else r.is_lost end)
+        + max(case when r.reason = 'rewritten' then 1 else 0 end) as lost
     from removals as r
     cross join policy as p
     group by r.scope, r.unit_id
