@@ -69,6 +69,8 @@ class Settings:
     enabled: bool = True
     cron: str | None = None
     schedule: Schedule = field(default_factory=Schedule)
+    #: Tables of people's own, by the name that a store's URL says: the column of each field.
+    tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: The model that may propose; None where there is none.
     proposer: ProposerOptions | None = None
 
@@ -135,6 +137,7 @@ def load(flags: Mapping[str, Any]) -> Settings:
         keep_undo_days=values.pop("keep_undo_days"),
         enabled=consolidation["enabled"],
         cron=consolidation["cron"],
+        tables=values.pop("tables"),
         thresholds=values,
     )
 
@@ -219,6 +222,11 @@ def _words(value: object) -> object:
     return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
 
 
+def _columns(value: object) -> object:
+    """Several columns may stand in a list, or with commas between them; none is the empty text."""
+    return "" if value is None else ",".join(map(str, value)) if isinstance(value, list) else value
+
+
 def _fields() -> dict[str, Any]:
     """One setting per field of ``Policy`` and of ``Schedule``, with its type and default: they cannot drift apart."""
     hints = get_type_hints(Policy)
@@ -240,7 +248,13 @@ def _fields() -> dict[str, Any]:
 
 
 _FIELDS = _fields()
-_SettingsSources = create_model("_SettingsSources", __base__=_Sources, memory=(_Memory, _Memory()), **_FIELDS)
+_SettingsSources = create_model(
+    "_SettingsSources",
+    __base__=_Sources,
+    memory=(_Memory, _Memory()),
+    tables=(dict[str, dict[str, Annotated[str, BeforeValidator(_columns)]]], {}),
+    **_FIELDS,
+)
 _SCHEDULE = tuple(when.name for when in fields(Schedule))
 _PROMOTES = tuple(name for name in _FIELDS if name.startswith("promote_min_"))
 

@@ -61,16 +61,18 @@ class TableMapping:
 
 
 def read_mapping(options: Mapping[str, Any]) -> TableMapping:
-    """What the options of a URL say of a table.
+    """What the options of a URL say of a table, or ``tables`` in ``memfold.yaml`` where they only name it.
 
     Raises:
         BadUsage: a table of people's own without its id, content or scope, or one column for two fields.
     """
     table = str(options.get("table", OWN_TABLE))
     given = {("memory_id" if name == "id" else name): str(options[name]) for name in OPTIONS if name in options}
-    del_table = given.pop("table", None)
+    if given.keys() == {"table"}:
+        given |= _declared(table)
+    given.pop("table", None)
     if not given:
-        return TableMapping(del_table or table, {name: name for name in FIELDS}, ("scope",), is_own=True)
+        return TableMapping(table, {name: name for name in FIELDS}, ("scope",), is_own=True)
     for field, name in (("memory_id", "id"), ("content", "content")):
         if field not in given:
             raise BadUsage(
@@ -118,6 +120,17 @@ def scope_values(names: Sequence[str], scope: str) -> tuple[str | None, ...] | N
     held = {unquote(name): unquote(value) for name, value in parts.items()}
     values = tuple(held.get(name) for name in names)
     return values if scope_of(names, values) == scope else None
+
+
+def _declared(table: str) -> dict[str, str]:
+    from memfold_flows import settings
+
+    columns = settings.load({}).tables.get(table, {})
+    for name in columns:
+        if name not in OPTIONS or name == "table":
+            known = ", ".join(known for known in OPTIONS if known != "table")
+            raise BadUsage(f"tables.{table} in {settings.FILE} names no field with {name!r}; known: {known}")
+    return {("memory_id" if name == "id" else name): column for name, column in columns.items()}
 
 
 def _require_one_field_each(table: str, columns: Mapping[str, str]) -> None:

@@ -218,7 +218,7 @@ def _require_table(connection: sqlite3.Connection, path: Path, wanted: TableMapp
         raise BadUsage(f"{table!r} cannot be a table of memories; nothing was read")
     kinds = connection.execute("select type from main.sqlite_schema where name = ?", (table,)).fetchall()
     if kinds != [("table",)]:
-        what = f"{kinds[0][0]}, not a table" if kinds else "not there"
+        what = f"a {kinds[0][0]}, not a table" if kinds else "not there"
         raise StoreError(
             f"table {table!r} of {path} is {what}; nothing was read or created. Its name is taken to the letter."
         )

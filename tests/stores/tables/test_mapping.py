@@ -89,3 +89,20 @@ def test_a_scope_of_several_columns_says_what_each_holds(values):
 def test_a_scope_that_no_row_can_have_is_nobodys(scope):
     """It is not read as one that looks like it."""
     assert scope_values(("who", "team"), scope) is None
+
+
+def test_columns_may_stand_in_the_settings_file(tmp_path, monkeypatch):
+    """Then the URL names the table only; what it says itself wins."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "memfold.yaml").write_text(
+        "tables:\n  notes: {id: note_id, content: body, scope: [user_id, agent_id], tags: labels}\n"
+        "  facts: {id: n, content: text, scope: }\n  odd: {id: n, colour: red}\n"
+    )
+
+    assert read_mapping({"table": "notes"}).scope == ("user_id", "agent_id")
+    assert read_mapping({"table": "notes"}).columns == {"memory_id": "note_id", "content": "body", "tags": "labels"}
+    assert read_mapping({"table": "facts"}).scope == ()
+    assert read_mapping(NOTES).columns == {"memory_id": "note_id", "content": "body"}
+    assert read_mapping({"table": "others"}).is_own
+    with pytest.raises(BadUsage, match=r"tables.odd in memfold.yaml names no field with 'colour'; known: id, content"):
+        read_mapping({"table": "odd"})
