@@ -42,7 +42,7 @@ class Row:
 
 def rows(count: int, *, scopes: int, seed: int = 7) -> Iterator[Row]:
     """Made-up memories; the same arguments give the same rows."""
-    writer = _Writer(random.Random(seed))
+    writer = Writer(random.Random(seed))
     recent: dict[int, list[tuple[int, str]]] = {}
     for number in range(count):
         scope = int(writer.random.random() ** 2 * scopes)
@@ -73,7 +73,7 @@ def snapshot(count: int, *, scopes: int, seed: int = 7) -> pa.Table:
     return pa.table({name: pa.array(column, frames.SNAPSHOT.field(name).type) for name, column in columns.items()})
 
 
-class _Writer:
+class Writer:
     """Writes notes with words as unevenly common as in real text."""
 
     def __init__(self, source: random.Random) -> None:

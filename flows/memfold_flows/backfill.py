@@ -15,7 +15,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from memfold_flows import passes, settings, shards, summaries
+from memfold_flows import passes, progress, settings, shards, summaries
 from memfold_flows.parameters import Runner, Thresholds
 from memfold_flows.partition import Shard, find_archive
 from memfold_flows.shards import Job, ShardOutcome
@@ -73,14 +73,20 @@ def work(job: Job, found: Sequence[Shard]) -> list[ShardOutcome]:
     """Every shard a task; a scope larger than a shard alone, once the others are done."""
     bar: Any = create_progress_artifact(progress=0.0, key="backfill-progress", description="Shards that are done")
     outcomes: list[ShardOutcome] = []
+    progress.report("consolidating", 0, len(found))
     usual = [(shard, shard_task.submit(job, shard)) for shard in found if not shard.is_large]
     for shard, future in usual:
         outcomes.append(_outcome(shard, future))
-        update_progress_artifact(bar, progress=100 * len(outcomes) / len(found))
+        _tell(bar, len(outcomes), len(found))
     for shard in (shard for shard in found if shard.is_large):
         outcomes.append(_outcome(shard, shard_task.submit(job, shard)))
-        update_progress_artifact(bar, progress=100 * len(outcomes) / len(found))
+        _tell(bar, len(outcomes), len(found))
     return sorted(outcomes, key=lambda outcome: outcome.name)
+
+
+def _tell(bar: Any, done: int, shards: int) -> None:
+    update_progress_artifact(bar, progress=100 * done / shards)
+    progress.report("consolidating", done, shards)
 
 
 def task_runner(runner: Runner) -> TaskRunner[Any]:

@@ -26,6 +26,7 @@ Store = Annotated[str, typer.Argument(metavar="STORE", help="The store, as schem
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run id, a run directory, or latest.")]
 OfStore = Annotated[str | None, typer.Option("--store", metavar="URL", help="Only runs of this store.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; for scripts.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Archives: write a new archive to FILE.")]
 InPlace = Annotated[bool, typer.Option("--in-place", help="Archives: rewrite the archive itself.")]
@@ -79,6 +80,7 @@ def plan(
     run_dir: RunDir = None,
     skip_bad: SkipBad = False,
     explain_model: ExplainModel = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     flags: dict[str, Any],
 ) -> None:
@@ -94,6 +96,7 @@ def plan(
         as_json=as_json,
         flags=flags,
         explains_model=explain_model,
+        quiet=quiet,
     )
 
 
@@ -121,12 +124,13 @@ def apply(
     out: Out = None,
     in_place: InPlace = False,
     yes: Yes = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Write exactly the plan of a run."""
     from memfold_flows import commands
 
-    commands.apply(run, store=store, out=out, in_place=in_place, yes=yes, as_json=as_json)
+    commands.apply(run, store=store, out=out, in_place=in_place, yes=yes, as_json=as_json, quiet=quiet)
 
 
 @app.command()
@@ -142,6 +146,7 @@ def run(
     skip_bad: SkipBad = False,
     if_due: IfDue = False,
     yes: Yes = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     flags: dict[str, Any],
 ) -> None:
@@ -160,6 +165,7 @@ def run(
         yes=yes,
         as_json=as_json,
         flags=flags,
+        quiet=quiet,
     )
 
 
@@ -265,7 +271,7 @@ def cluster(
         float, typer.Option("--threshold", help="Word Jaccard from which two texts are linked.")
     ] = 0.7,
     scope: Annotated[str | None, typer.Option("--scope", metavar="COLUMN", help="Link only within its values.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Group near-duplicate texts of a Parquet file by the words they share; judges nothing, removes nothing."""
@@ -287,6 +293,7 @@ def backfill(
         str | None, typer.Option("--dask", metavar="ADDRESS", help="On this Dask cluster; or local.")
     ] = None,
     ray: Annotated[str | None, typer.Option("--ray", metavar="ADDRESS", help="On this Ray cluster; or local.")] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     flags: dict[str, Any],
 ) -> None:
@@ -294,7 +301,16 @@ def backfill(
     from memfold_flows import serving
 
     serving.backfill(
-        archive, out=out, shards=shards, as_of=as_of, workers=workers, dask=dask, ray=ray, as_json=as_json, flags=flags
+        archive,
+        out=out,
+        shards=shards,
+        as_of=as_of,
+        workers=workers,
+        dask=dask,
+        ray=ray,
+        as_json=as_json,
+        flags=flags,
+        quiet=quiet,
     )
 
 

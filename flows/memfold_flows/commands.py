@@ -17,7 +17,7 @@ import typer
 
 from memfold.convergence import Schedule
 from memfold.errors import BadUsage
-from memfold_flows import leases, pipeline, settings, steps, stores, terminal
+from memfold_flows import leases, pipeline, progress, settings, steps, stores, terminal
 from memfold_flows.receipts import ExitCode, PlanReport
 from memfold_flows.runs import RunDirectory, known_runs, new_run_id
 from memfold_flows.stores import urls
@@ -75,6 +75,7 @@ def plan(
     as_json: bool,
     flags: Mapping[str, Any],
     explains_model: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Plan a pass and show it, or show what it would send to a model."""
     if explains_model:
@@ -82,7 +83,9 @@ def plan(
 
         explain_model(url, scopes=scopes, as_of=as_of, flags=flags)
         return
-    with _planned(url, scopes=scopes, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, flags=flags) as planned:
+    with _planned(
+        url, scopes=scopes, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, flags=flags, quiet=quiet
+    ) as planned:
         if as_json:
             print_json(planned.report.as_json())
         else:
@@ -119,6 +122,7 @@ def apply(
     in_place: bool,
     yes: bool,
     as_json: bool,
+    quiet: bool = False,
 ) -> None:
     """Write exactly the plan of a run."""
     run = locate(reference, store=store, must_be_sure=yes)
@@ -130,7 +134,7 @@ def apply(
             if not as_json:
                 _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
             ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {run.run_id}")
-        _apply(opened, run, as_json=as_json)
+        _apply(opened, run, as_json=as_json, quiet=quiet)
 
 
 def run(
@@ -146,6 +150,7 @@ def run(
     yes: bool,
     as_json: bool,
     flags: Mapping[str, Any],
+    quiet: bool = False,
 ) -> None:
     """Plan, gate and apply in one go."""
     target = _target(url, out=out, in_place=in_place)
@@ -168,12 +173,13 @@ def run(
         flags=flags,
         target=target,
         holds_lease=yes,
+        quiet=quiet,
     ) as planned:
         if not as_json:
             _show_plan(planned.run, planned.report, most=_SHOWN_AFTER_PLAN)
         if planned.report.writable and not yes:
             ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {planned.run.run_id}")
-        _apply(planned.store, planned.run, as_json=as_json, fence=planned.fence)
+        _apply(planned.store, planned.run, as_json=as_json, fence=planned.fence, quiet=quiet)
 
 
 def undo(
@@ -251,10 +257,9 @@ def judge(pairs: Path, *, out: Path | None, as_json: bool) -> None:
 def cluster(source: Path, target: Path, *, threshold: float, scope: str | None, quiet: bool, as_json: bool) -> None:
     """Group the near-duplicate texts of a Parquet file."""
     from memfold_flows.cluster import cluster_file
-    from memfold_flows.progress import Progress, ignore
 
-    with Progress() as progress:
-        found = cluster_file(source, target, threshold=threshold, scope=scope, report=ignore if quiet else progress)
+    with progress.shown(quiet=quiet, unit="rows"):
+        found = cluster_file(source, target, threshold=threshold, scope=scope, report=progress.report)
     if as_json:
         print_json(asdict(found))
     else:
@@ -284,6 +289,7 @@ def _planned(
     flags: Mapping[str, Any],
     target: Mapping[str, Any] | None = None,
     holds_lease: bool = False,
+    quiet: bool = False,
 ) -> Iterator[_Planned]:
     """A fresh plan; a run directory in which planning failed is taken away again."""
     chosen = settings.load(flags)
@@ -303,7 +309,10 @@ def _planned(
         with first as fence:
             run = RunDirectory.create(folder, run_id)
             try:
-                report = pipeline.plan(opened, run, policy, clock=terminal.now, scopes=scopes, proposer=chosen.proposer)
+                with progress.shown(quiet=quiet):
+                    report = pipeline.plan(
+                        opened, run, policy, clock=terminal.now, scopes=scopes, proposer=chosen.proposer
+                    )
             except BaseException:
                 shutil.rmtree(run.path, ignore_errors=True)
                 raise
@@ -326,10 +335,12 @@ def _skip_bad_options(url: str, folder: Path, *, skip_bad: bool) -> dict[str, An
     return {"skip_bad": True, "set_aside": str(folder.absolute() / _SET_ASIDE)}
 
 
-def _apply(store: MemoryStore, run: RunDirectory, *, as_json: bool, fence: int | None = None) -> None:
-    receipt = pipeline.apply(
-        store, run, clock=terminal.now, keep_snapshots=settings.load({}).keep_snapshots, fence=fence
-    )
+def _apply(
+    store: MemoryStore, run: RunDirectory, *, as_json: bool, fence: int | None = None, quiet: bool = False
+) -> None:
+    keep_snapshots = settings.load({}).keep_snapshots
+    with progress.shown(quiet=quiet):
+        receipt = pipeline.apply(store, run, clock=terminal.now, keep_snapshots=keep_snapshots, fence=fence)
     from memfold_flows import upkeep
 
     upkeep.prune_after(store)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from memfold.errors import BadUsage, MemfoldError, StoreError
-from memfold_flows import settings, terminal
+from memfold_flows import progress, settings, terminal
 from memfold_flows.partition import find_archive
 from memfold_flows.receipts import State
 
@@ -90,6 +90,7 @@ def backfill(
     ray: str | None,
     as_json: bool,
     flags: Mapping[str, Any],
+    quiet: bool = False,
 ) -> NoReturn:
     """Consolidate a large archive into a new one, and show what came of it.
 
@@ -103,15 +104,16 @@ def backfill(
     from memfold_flows.backfill import backfill as backfill_flow
     from memfold_flows.parameters import Thresholds
 
-    state: Any = backfill_flow(
-        archive,
-        str(out),
-        shard_count=shards,
-        as_of=None if as_of is None else terminal.moment(as_of),
-        runner=_runner(workers=workers, dask=dask, ray=ray),
-        thresholds=Thresholds(**{name: value for name, value in flags.items() if value is not None}),
-        return_state=True,
-    )
+    with progress.shown(quiet=quiet, unit="shards"):
+        state: Any = backfill_flow(
+            archive,
+            str(out),
+            shard_count=shards,
+            as_of=None if as_of is None else terminal.moment(as_of),
+            runner=_runner(workers=workers, dask=dask, ray=ray),
+            thresholds=Thresholds(**{name: value for name, value in flags.items() if value is not None}),
+            return_state=True,
+        )
     if state.is_failed():
         error = state.result(raise_on_failure=False)
         raise error if isinstance(error, MemfoldError) else StoreError(state.message or "the backfill failed")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 import yaml
@@ -53,6 +54,10 @@ _NOT_SETTINGS = {"as_of", "session_recall", "updated_with_text"}
 _OTHER_VARIABLES = {"MEMFOLD_HOME", "MEMFOLD_REQUIRE_ALL", KEY_VARIABLE}
 
 
+#: A plan over a million memories needs a tenth of it.
+DUCKDB_MEMORY_LIMIT = "2GB"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a person may set for a pass: the thresholds of ``Policy``, and whether runs keep the whole snapshot.
@@ -66,11 +71,12 @@ class Settings:
     thresholds: Mapping[str, Any]
     keep_snapshots: bool = False
     keep_undo_days: int = 90
+    #: What DuckDB may take at most, and where it puts what does not fit; None: in the folder of the run.
+    duckdb_memory_limit: str = DUCKDB_MEMORY_LIMIT
+    duckdb_temp_folder: Path | None = None
     enabled: bool = True
     cron: str | None = None
     schedule: Schedule = field(default_factory=Schedule)
-    #: Tables of people's own, by the name that a store's URL says: the column of each field.
-    tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: The model that may propose; None where there is none.
     proposer: ProposerOptions | None = None
 
@@ -135,11 +141,21 @@ def load(flags: Mapping[str, Any]) -> Settings:
         proposer=proposer,
         keep_snapshots=values.pop("keep_snapshots"),
         keep_undo_days=values.pop("keep_undo_days"),
+        duckdb_memory_limit=values.pop("duckdb_memory_limit"),
+        duckdb_temp_folder=values.pop("duckdb_temp_folder"),
         enabled=consolidation["enabled"],
         cron=consolidation["cron"],
-        tables=values.pop("tables"),
         thresholds=values,
     )
+
+
+def duckdb_config(run: Path) -> dict[str, Any]:
+    """How DuckDB is to be opened for the run in this folder."""
+    chosen = load({})
+    return {
+        "memory_limit": chosen.duckdb_memory_limit,
+        "temp_directory": str(chosen.duckdb_temp_folder or run / ".duckdb"),
+    }
 
 
 class _Sources(BaseSettings):
@@ -222,6 +238,18 @@ def _words(value: object) -> object:
     return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
 
 
+def _memory(value: object) -> object:
+    if not isinstance(value, str) or re.fullmatch(r"[1-9]\d*(\.\d+)? ?[KMGT]i?B", value) is None:
+        raise ValueError("should be an amount with its unit, such as 2GB or 512MB")
+    return value
+
+
+def _folder(value: object) -> object:
+    if value is not None and not (isinstance(value, str) and Path(value).expanduser().is_dir()):
+        raise ValueError("should be a folder that exists")
+    return value if value is None else Path(value).expanduser()
+
+
 def _columns(value: object) -> object:
     """Several columns may stand in a list, or with commas between them; none is the empty text."""
     return "" if value is None else ",".join(map(str, value)) if isinstance(value, list) else value
@@ -233,6 +261,8 @@ def _fields() -> dict[str, Any]:
     settings: dict[str, Any] = {
         "keep_snapshots": (bool, False),
         "keep_undo_days": (Annotated[int, Field(ge=0, le=36_500)], 90),
+        "duckdb_memory_limit": (Annotated[str, BeforeValidator(_memory)], DUCKDB_MEMORY_LIMIT),
+        "duckdb_temp_folder": (Annotated[Path | None, BeforeValidator(_folder)], None),
         "preset": (Literal["evo"] | None, None),
         "proposer": (ProposerOptions | None, None),
     }
@@ -248,13 +278,7 @@ def _fields() -> dict[str, Any]:
 
 
 _FIELDS = _fields()
-_SettingsSources = create_model(
-    "_SettingsSources",
-    __base__=_Sources,
-    memory=(_Memory, _Memory()),
-    tables=(dict[str, dict[str, Annotated[str, BeforeValidator(_columns)]]], {}),
-    **_FIELDS,
-)
+_SettingsSources = create_model("_SettingsSources", __base__=_Sources, memory=(_Memory, _Memory()), **_FIELDS)
 _SCHEDULE = tuple(when.name for when in fields(Schedule))
 _PROMOTES = tuple(name for name in _FIELDS if name.startswith("promote_min_"))
 

@@ -21,7 +21,7 @@ from memfold import frames, gate, models
 from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError, PlanDamaged
 from memfold.policy import Policy
 from memfold_flows import changes as feed
-from memfold_flows import intake, replay, summaries
+from memfold_flows import intake, progress, replay, settings, summaries
 from memfold_flows.files import PRIVATE_FILE, PRIVATE_FOLDER, write_bytes
 from memfold_flows.proposer.options import ProposerOptions
 from memfold_flows.proposer.report import ModelReport
@@ -55,7 +55,7 @@ def take_snapshot(store: MemoryStore, run: RunDirectory, policy: Policy, scopes:
         BadUsage: a scope that no memory has.
         BadRecord: the store holds a memory that cannot be read.
     """
-    snapshot = intake.read_snapshot(_batches(store, scopes))
+    snapshot = intake.read_snapshot(progress.counted("reading", _batches(store, scopes)))
     if scopes is not None:
         _require_scopes(store, asked=scopes, found=set(snapshot["scope"].unique().to_pylist()))
     with store.ledger() as ledger:
@@ -119,7 +119,7 @@ def carry_over(first: RunDirectory, run: RunDirectory, policy: Policy) -> Path:
 def model(run: RunDirectory) -> Path:
     """Decide on one action for each memory, in SQL over the relations so far."""
     inputs: dict[str, pa.Table | str] = {name: _pattern(run, name) for name in models.INPUTS}
-    with duckdb.connect(config={"temp_directory": str(run.path / ".duckdb")}) as con:
+    with duckdb.connect(config=settings.duckdb_config(run.path)) as con:
         models.build(con, inputs)
         for name in models.RELATIONS:
             run.write(name, models.read(con, name))

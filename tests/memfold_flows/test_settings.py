@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from memfold.errors import BadUsage
@@ -180,3 +181,33 @@ def test_a_preset_stands_where_nothing_else_is_set() -> None:
     assert settings.load({}).thresholds["max_memories"] is None
     preset = settings.load({"preset": "evo"}).thresholds
     assert (preset["max_memories"], preset["on_excess"]) == (200, "fit")
+
+
+def test_duckdb_gets_a_limit_and_a_folder_for_what_does_not_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without settings: 2 GB, and the folder of the run."""
+    run = folder / "runs/1"
+    assert settings.duckdb_config(run) == {"memory_limit": "2GB", "temp_directory": str(run / ".duckdb")}
+
+    (folder / "scratch").mkdir()
+    (folder / "memfold.yaml").write_text(f"duckdb_memory_limit: 512MB\nduckdb_temp_folder: {folder / 'scratch'}\n")
+    assert settings.duckdb_config(run) == {"memory_limit": "512MB", "temp_directory": str(folder / "scratch")}
+
+    monkeypatch.setenv("MEMFOLD_DUCKDB_MEMORY_LIMIT", "1.5 GiB")
+    with duckdb.connect(config=settings.duckdb_config(run)) as con:
+        assert con.execute("select current_setting('memory_limit')").fetchall() == [("1.5 GiB",)]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("duckdb_memory_limit: 80%", "duckdb_memory_limit should be an amount with its unit"),
+        ("duckdb_memory_limit: 2", "duckdb_memory_limit should be an amount with its unit"),
+        ("duckdb_temp_folder: /no/such/folder", "duckdb_temp_folder should be a folder that exists"),
+    ],
+)
+def test_a_limit_that_duckdb_would_not_understand_is_refused(folder: Path, content: str, says: str) -> None:
+    """Before anything is read, with the value."""
+    (folder / "memfold.yaml").write_text(content)
+
+    with pytest.raises(BadUsage, match=says):
+        settings.load({})

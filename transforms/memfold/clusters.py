@@ -14,6 +14,7 @@ from memfold.grouping import Grouping
 from memfold.links import NOTHING_PROPOSED, Links, Proposed
 from memfold.policy import Policy
 from memfold.rows import Nodes, Rows, fold_copies, read_rows
+from memfold.text import Report, ignore
 from memfold.token_sets import token_sets
 
 I64 = NDArray[np.int64]
@@ -28,13 +29,21 @@ class Matches:
     clusters: pa.Table
 
 
-def match_rows(snapshot: pa.Table, rejected: pa.Table, policy: Policy, *, proposals: pa.Table | None = None) -> Matches:
+def match_rows(
+    snapshot: pa.Table,
+    rejected: pa.Table,
+    policy: Policy,
+    *,
+    proposals: pa.Table | None = None,
+    report: Report = ignore,
+) -> Matches:
     """Find, judge and group the memories of a snapshot that say the same.
 
     The order of the input does not matter, and what happens in one scope follows from its own memories alone.
     ``proposals`` (``frames.PROPOSALS``): what a model said of some pairs; the accepted ones are judged pairs as well.
     """
-    rows = read_rows(snapshot, rejected, policy)
+    rows = read_rows(snapshot, rejected, policy, report=report)
+    report("comparing", 0, len(snapshot))
     nodes = fold_copies(rows, policy)
     proposed = NOTHING_PROPOSED if proposals is None else _proposed(rows, nodes, proposals)
     found, survivor_of = match(rows, nodes, policy, proposed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -82,6 +82,15 @@ class Corpus:
     vocabulary: Vocabulary
 
 
+#: Takes a stage, how much of it is done, and how much there is, if that is known.
+Report = Callable[[str, int, int | None], None]
+TEXTS_PER_REPORT = 1000
+
+
+def ignore(stage: str, done: int, total: int | None) -> None:
+    """Nobody wants to know how far the reading is."""
+
+
 def is_blank(text: str) -> bool:
     """Whether nothing is left of a text once white space and invisible characters are gone."""
     return INVISIBLE.fullmatch(text) is not None
@@ -107,12 +116,14 @@ def read_corpus(texts: Sequence[str]) -> Corpus:
     return reader.corpus()
 
 
-def read_with_keys(texts: Iterable[str]) -> tuple[Corpus, list[str]]:
+def read_with_keys(texts: Sequence[str], *, report: Report = ignore) -> tuple[Corpus, list[str]]:
     """The corpus of these texts and the key of each, for little more than the corpus alone."""
     reader = _Reader()
     keys = []
     with _without_garbage_collection():
-        for text in texts:
+        for number, text in enumerate(texts):
+            if number % TEXTS_PER_REPORT == 0:
+                report("reading texts", number, len(texts))
             reader.read(text)
             keys.append(text_key(text))
     return reader.corpus(), keys

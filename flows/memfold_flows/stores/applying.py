@@ -18,6 +18,7 @@ import pyarrow as pa
 from memfold.errors import BadUsage, PlanDamaged
 from memfold.frames import UNDO
 from memfold.policy import Policy
+from memfold_flows import progress as reporting
 from memfold_flows.stores.base import (
     ApplyReport,
     Landed,
@@ -73,7 +74,9 @@ def apply(
     todo = [unit for unit in units if not progress.covers(unit.scope, unit.unit_id)]
     ahead = _Ahead(todo, policy)
     while todo:
+        reporting.report("writing", written, rows)
         batch = next_transaction(todo, session.rows_at_most)
+        written += sum(len(unit.rows) for unit in batch)
         todo = todo[len(batch) :]
         ahead.pass_by(batch)
         is_last = not todo
