@@ -77,6 +77,8 @@ class Settings:
     enabled: bool = True
     cron: str | None = None
     schedule: Schedule = field(default_factory=Schedule)
+    #: Tables of people's own, by the name that a store's URL says: the column of each field.
+    tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: The model that may propose; None where there is none.
     proposer: ProposerOptions | None = None
 
@@ -145,6 +147,7 @@ def load(flags: Mapping[str, Any]) -> Settings:
         duckdb_temp_folder=values.pop("duckdb_temp_folder"),
         enabled=consolidation["enabled"],
         cron=consolidation["cron"],
+        tables=values.pop("tables"),
         thresholds=values,
     )
 
@@ -278,7 +281,13 @@ def _fields() -> dict[str, Any]:
 
 
 _FIELDS = _fields()
-_SettingsSources = create_model("_SettingsSources", __base__=_Sources, memory=(_Memory, _Memory()), **_FIELDS)
+_SettingsSources = create_model(
+    "_SettingsSources",
+    __base__=_Sources,
+    memory=(_Memory, _Memory()),
+    tables=(dict[str, dict[str, Annotated[str, BeforeValidator(_columns)]]], {}),
+    **_FIELDS,
+)
 _SCHEDULE = tuple(when.name for when in fields(Schedule))
 _PROMOTES = tuple(name for name in _FIELDS if name.startswith("promote_min_"))
 
