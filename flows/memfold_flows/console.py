@@ -205,6 +205,8 @@ def _print_clusters(console: Console, clusters: Section[ShownCluster]) -> None:
             is_copy = member.reason == "copy"  # its differences say nothing
             text = _text(member) if is_copy else _marked(console, member.text, survivor.text, "red")
             lines.append(_line("-", "red", member, text, member.reason if is_copy else _why(member)))
+        if cluster.new_text is not None:
+            lines.append(_line("+", "green", survivor, Text(_visible(cluster.new_text)), "its text from now on"))
         console.print(_grid(lines))
         if cluster.folded > len(cluster.members):
             console.print(Text(f"  and {cluster.folded - len(cluster.members)} more like it", "dim"))

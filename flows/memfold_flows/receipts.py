@@ -326,7 +326,7 @@ def _settled(scope: ScopeTally, progress: Progress[Applied]) -> ScopeTally:
         lost_strict=max(merged + pruned, lost),
         retained_originals=before - lost,
         loss_fraction=lost / before if before else 0.0,
-        loss_fraction_strict=(merged + pruned) / before if before else 0.0,
+        loss_fraction_strict=max(merged + pruned, lost) / before if before else 0.0,
         accepted=not refused,
         refused=refused,
     )

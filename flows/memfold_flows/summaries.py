@@ -152,6 +152,8 @@ def _figures(totals: Totals, limit: LossLimit) -> list[str]:
 
 def _merge(cluster: ShownCluster) -> list[tuple[str, str, str]]:
     lines = [(_text(cluster.survivor), _text(member), _why(member)) for member in cluster.members]
+    if cluster.new_text is not None:
+        lines.insert(0, (_text(cluster.survivor), f"becomes: {_plain(cluster.new_text)}", "rewritten"))
     if (more := cluster.folded - len(cluster.members)) > 0:
         lines.append((_text(cluster.survivor), f"and {more} more", ""))
     return lines

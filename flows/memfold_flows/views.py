@@ -28,11 +28,15 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class ShownCluster:
-    """A survivor and the first of the memories that fold into it; ``folded`` counts them all."""
+    """A survivor and the first of the memories that fold into it; ``folded`` counts them all.
+
+    ``new_text`` is the text that it is to have, where that is not its own.
+    """
 
     survivor: Shown
     members: tuple[Shown, ...]
     folded: int
+    new_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,10 @@ _MEMBERS_SHOWN = 4
 
 # Rewordings before copies: what differs is what a person wants to check. Then the largest.
 _CLUSTERS = """
-select plan.into_id, count(*) as folded, count(*) over () as total
-from plan where plan.action = 'merge'
+select plan.into_id, count(*) as folded, any_value(stays.new_content) as new_text, count(*) over () as total
+from plan
+left join plan as stays on stays.memory_id = plan.into_id
+where plan.action = 'merge'
 group by plan.into_id
 order by max(plan.reason <> 'copy') desc, folded desc, plan.into_id
 limit $most
@@ -159,7 +165,7 @@ class _Memories:
 
     def cluster(self, cluster: dict[str, Any], members: Sequence[dict[str, Any]]) -> ShownCluster:
         own = tuple(self.shown(**member) for member in members if member["into_id"] == cluster["into_id"])
-        return ShownCluster(self.shown(cluster["into_id"]), own, cluster["folded"])
+        return ShownCluster(self.shown(cluster["into_id"]), own, cluster["folded"], cluster["new_text"])
 
 
 def _section(items: Sequence[Item], rows: Sequence[dict[str, Any]]) -> Section[Item]:
