@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from memfold.errors import BadUsage, PlanDamaged
-from memfold.frames import SNAPSHOT, UNDO
+from memfold.frames import EVIDENCE, SNAPSHOT, UNDO
 from memfold_flows.files import PRIVATE_FOLDER, ROWS_PER_GROUP, write_bytes, write_parquet
 
 FORMAT = "memfold-run/1"
@@ -181,7 +181,9 @@ class RunDirectory:
         return manifest
 
     def trim_snapshot(self, touched: Iterable[str]) -> None:
-        """Keep only the touched rows of the snapshot; done after an apply, so that old texts do not pile up."""
+        """Keep only the touched rows of the snapshot, and no text of a replay batch; done after an apply, so that old
+        texts do not pile up.
+        """
         manifest = self.manifest
         if manifest.snapshot_trimmed:
             return
@@ -189,8 +191,7 @@ class RunDirectory:
         kept = snapshot.filter(pc.is_in(snapshot["memory_id"], value_set=pa.array(sorted(touched), pa.string())))
         path = self.path / "snapshot/touched.parquet"
         write_parquet(path, kept.cast(SNAPSHOT))
-        others = tuple(file for file in manifest.files if not file.path.startswith("snapshot/"))
-        files = (*others, _describe(self.path, path))
+        files = self._files_without_texts(manifest, snapshot=path)
         # The manifest first: a crash before the parts are gone leaves files too many, which verify names.
         write_bytes(self.path / "manifest.json", _manifest_json(replace(manifest, files=files, snapshot_trimmed=True)))
         for part in (self.path / "snapshot").glob("part-*.parquet"):
@@ -201,17 +202,26 @@ class RunDirectory:
         manifest = self.manifest
         path = self.path / "snapshot/touched.parquet"
         write_parquet(path, SNAPSHOT.empty_table())
-        others = tuple(file for file in manifest.files if not file.path.startswith("snapshot/"))
         # The manifest first: a crash before the files are gone leaves some, which the next removal finds.
         removed = replace(
             manifest,
-            files=(*others, _describe(self.path, path)),
+            files=self._files_without_texts(manifest, snapshot=path),
             snapshot_trimmed=True,
             undo_removed_at=manifest.undo_removed_at or now,
         )
         write_bytes(self.path / "manifest.json", _manifest_json(removed))
         for old in (*self.undo_files, *(self.path / "snapshot").glob("part-*.parquet")):
             old.unlink()
+
+    def _files_without_texts(self, manifest: Manifest, *, snapshot: Path) -> tuple[RelationFile, ...]:
+        """The relations with this snapshot, and with the ids of replayed entries only: their texts have been read."""
+        files = {file.path: file for file in manifest.files if not file.path.startswith("snapshot/")}
+        evidence = self.file("evidence")
+        if evidence.name in files and files[evidence.name].rows:
+            ids = [{**row, "title": None, "content": ""} for row in self.read("evidence").to_pylist()]
+            write_parquet(evidence, pa.Table.from_pylist(ids, schema=EVIDENCE))
+            files[evidence.name] = _describe(self.path, evidence)
+        return (*files.values(), _describe(self.path, snapshot))
 
     @property
     def undo_files(self) -> list[Path]:

@@ -246,7 +246,7 @@ def test_a_threshold_without_effect_is_named(file_memory):
 
     assert result.promoted == 0
     assert result.context["thresholds_left_out"] == (
-        "promote_min_age_days left out: this store moves no memory from tier to tier"
+        "promote_min_age_days left out: this store moves no memory from tier to tier (FileMemory does it by itself)"
     )
 
 

@@ -31,7 +31,7 @@ class StoreTraits:
     updated_with_text: bool = False
     #: Whether a row can move from ``short_term`` to ``long_term``.
     promotes: bool = False
-    #: Why it cannot, where it could be otherwise.
+    #: Why it cannot, for a person.
     no_promotion: str = ""
     #: Whether the system keeps a digest of its own of a scope: evo's, over titles and contents.
     digests_titles: bool = False

@@ -44,7 +44,7 @@ OPTIONS: dict[str, str] = {}
 #: Version 2 has neither a replay buffer nor a consolidation state; both are then kept in tables of our own.
 SCHEMA_VERSIONS = (2, 6)
 
-TRAITS = StoreTraits(places=PLACES, digests_titles=True, rows_per_transaction=10_000)
+TRAITS = StoreTraits(places=PLACES, digests_titles=True, no_promotion="evo has no tiers", rows_per_transaction=10_000)
 
 _PAGE_ROWS = 20_000
 _IDS_PER_QUERY = 900

@@ -36,7 +36,10 @@ from memfold_flows.stores.urls import format_url, local_path
 OPTIONS = {"user": "the user whose folder is meant, where the path is the folder above"}
 
 _TRAITS = StoreTraits(
-    places=frozenset({"metadata", "importance"}), session_recall="equality", rows_per_transaction=None
+    places=frozenset({"metadata", "importance"}),
+    session_recall="equality",
+    no_promotion="FileMemory does it by itself",
+    rows_per_transaction=None,
 )
 _KEYS = {"id", "content", "metadata", "created_at", "updated_at", "access_count", "importance"}
 

@@ -42,7 +42,12 @@ from memfold_flows.stores.praisonai_rows import (
 #: Runs a coroutine of the memory on the loop that the memory belongs to, and returns what came of it.
 Wait = Callable[[Awaitable[Any]], Any]
 
-_TRAITS = StoreTraits(places=frozenset(), session_recall="equality", rows_per_transaction=None)
+_TRAITS = StoreTraits(
+    places=frozenset(),
+    session_recall="equality",
+    no_promotion="a live memory could only store it again, with another id and time",
+    rows_per_transaction=None,
+)
 _TIERS = {"short": SHORT_TERM, "short_term": SHORT_TERM, "long": LONG_TERM, "long_term": LONG_TERM}
 #: The parameter by which ``delete_memory`` takes the tier, and what each tier is called there.
 _TIER_NAMES = {

@@ -309,6 +309,24 @@ def test_replay_is_evidence_in_the_run(make_evo):
     assert evo.last_run.read("plan")["memory_id"].to_pylist() == ["m1"]
 
 
+def test_no_text_of_a_replay_batch_stays_in_the_run_after_its_apply(make_evo):
+    """evo keeps the batch itself; the run keeps which entry told which memory, and stays sound."""
+    evo = make_evo(6)
+    evo.distil("m1", "Use pnpm, not npm", age_days=2)
+    evo.reflect("use pnpm, not npm.", "The door code is 4711")
+
+    evo.consolidate()
+    pipeline.apply(evo.store, evo.last_run, clock=lambda: NOW)
+
+    assert evo.last_run.verify().snapshot_trimmed
+    assert [(row["memory_id"], row["title"], row["content"]) for row in evo.last_run.read("evidence").to_pylist()] == [
+        ("replay:1:0", None, ""),
+        ("replay:1:1", None, ""),
+    ]
+    kept = [path for path in evo.last_run.path.rglob("*") if path.is_file() and b"4711" in path.read_bytes()]
+    assert kept == []
+
+
 def test_a_batch_that_cannot_be_read_is_consumed_and_stays_where_it_is(make_evo):
     """It would make its scope due for ever."""
     evo = make_evo(6)
