@@ -134,6 +134,15 @@ def begin(connection: Connection, *, reading: bool) -> None:
     # Local to the transaction: a pooler hands the connection to somebody else after it.
     query = "select " + ", ".join("set_config(%s, %s, true)" for _ in given)
     connection.execute(query, [part for setting in given.items() for part in setting])
+    if not reading:
+        connection.execute(_DURABLE)
+
+
+# A receipt says that something has happened once it would survive a power cut; a stronger setting stays.
+_DURABLE = (
+    "select set_config('synchronous_commit', 'on', true) "
+    "where current_setting('synchronous_commit') in ('off', 'local')"
+)
 
 
 @contextmanager

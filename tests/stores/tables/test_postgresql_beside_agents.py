@@ -137,6 +137,19 @@ def test_a_statement_that_takes_too_long_is_given_up(filled, night, monkeypatch)
     assert sorted(filled.contents()) == ["ann", "bob", "cat"]
 
 
+def test_a_commit_waits_for_the_disk_whatever_the_database_is_set_to(filled, connect):
+    """And for a standby, where the database asks for more than that."""
+
+    def says():
+        with filled.open().transaction() as transaction:
+            return transaction.ledger._tables.read("show synchronous_commit")
+
+    filled.execute(f'alter database "{filled.url.rsplit("/", 1)[1]}" set synchronous_commit = off')
+    assert says() == [("on",)]
+    filled.execute(f'alter database "{filled.url.rsplit("/", 1)[1]}" set synchronous_commit = remote_apply')
+    assert says() == [("remote_apply",)]
+
+
 def test_no_server_at_the_port_is_said_so(postgresql_server):
     """It may come back, so the call may be tried again."""
     url = postgresql_server.url().replace(str(postgresql_server.port), "1")
