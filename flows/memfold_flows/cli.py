@@ -206,6 +206,23 @@ def undo(
 
 
 @app.command()
+def forget(
+    store: Store,
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of memories, old or new.")],
+    *,
+    with_survivor: Annotated[
+        bool, typer.Option("--with-survivor", help="Also erase the memory that took one of them in.")
+    ] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Erase memories for good: from the store, its replay batches, and every run that memfold can reach."""
+    from memfold_flows import forgetting
+
+    forgetting.forget(store, ids, with_survivor=with_survivor, yes=yes, as_json=as_json)
+
+
+@app.command()
 def history(store: Store, as_json: AsJson = False) -> None:
     """List the runs that wrote to a store, newest first, and how far each has come."""
     from memfold_flows import upkeep

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -55,6 +56,8 @@ class Manifest:
     snapshot_trimmed: bool = False
     #: When the texts that this run kept were removed, because they had been kept long enough; with them goes the undo.
     undo_removed_at: datetime | None = None
+    #: When a memory was taken out of it because a person wanted it forgotten; from then on it cannot be applied.
+    forgotten_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +226,11 @@ class RunDirectory:
             files[evidence.name] = _describe(self.path, evidence)
         return (*files.values(), _describe(self.path, snapshot))
 
+    def mark_forgotten(self, now: datetime) -> None:
+        """Say that a memory is being taken out of this run, before that begins: it must not be applied any more."""
+        manifest = self.manifest
+        write_bytes(self.path / "manifest.json", _manifest_json(replace(manifest, forgotten_at=now)))
+
     @property
     def undo_files(self) -> list[Path]:
         """The files of the undo data, in the order of their transactions."""
@@ -389,10 +397,12 @@ def _manifest_json(manifest: Manifest) -> bytes:
     fields = asdict(manifest)
     files = fields.pop("files")
     removed_at = manifest.undo_removed_at and manifest.undo_removed_at.isoformat()
+    forgotten_at = manifest.forgotten_at and manifest.forgotten_at.isoformat()
     as_text = {
         "as_of": manifest.as_of.isoformat(),
         "created": manifest.created.isoformat(),
         "undo_removed_at": removed_at,
+        "forgotten_at": forgotten_at,
     }
     return _json({"format": FORMAT, **fields, **as_text, "files": {file.pop("path"): file for file in files}})
 
@@ -401,7 +411,16 @@ def _json(value: dict[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
 
 
+def _require_no_links(path: Path) -> None:
+    """A link in a run directory would let what is written, or removed, be somewhere else."""
+    for folder in (path, path / "snapshot", path / "undo"):
+        for each in os.scandir(folder) if folder.is_dir() else ():
+            if each.is_symlink():
+                raise PlanDamaged(f"{each.path} is a link, which no run directory has; nothing was read or written")
+
+
 def _read_manifest(path: Path) -> Manifest:
+    _require_no_links(path)
     try:
         fields = json.loads((path / "manifest.json").read_bytes())
     except FileNotFoundError as error:
@@ -413,11 +432,13 @@ def _read_manifest(path: Path) -> Manifest:
             raise PlanDamaged(f"{path} is not of the kind {FORMAT}; nothing was written")
         files = tuple(RelationFile(name, **file) for name, file in fields.pop("files").items())
         scopes, removed_at = fields.pop("scopes"), fields.pop("undo_removed_at", None)
+        forgotten_at = fields.pop("forgotten_at", None)
         return Manifest(
             as_of=datetime.fromisoformat(fields.pop("as_of")),
             created=datetime.fromisoformat(fields.pop("created")),
             scopes=None if scopes is None else tuple(scopes),
             undo_removed_at=None if removed_at is None else datetime.fromisoformat(removed_at),
+            forgotten_at=None if forgotten_at is None else datetime.fromisoformat(forgotten_at),
             files=files,
             **fields,
         )

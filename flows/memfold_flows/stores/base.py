@@ -6,17 +6,18 @@ taken back is the same for every store and lives in ``applying.py``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from memfold.convergence import ScopeState
 from memfold.memory import Memory
 from memfold.policy import SessionRecall
+from memfold_flows.stores.tombstones import Tombstones
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,22 @@ class Ledger(Protocol):
         """Mark these replay batches as read by a pass; they stay where they are."""
         ...
 
+    def tombstones(self) -> Tombstones:
+        """The memories that this store was told to forget."""
+        ...
+
+    def bury(self, texts: Mapping[str, Collection[str]], at: datetime, *, new_key: bytes) -> None:
+        """Remember that these ids were forgotten, with the texts that they had; ``new_key`` if there is no key."""
+        ...
+
+    def forget_decisions(self, ids: Collection[str]) -> None:
+        """Forget what people decided about these memories: the digests tell of their texts."""
+        ...
+
+    def forget_replay(self, is_told: Callable[[Mapping[str, Any]], bool]) -> int:
+        """Take the entries of which this holds out of every replay batch, consumed or not; returns how many."""
+        ...
+
     def take_lease(self, holder: str, now: datetime, until: datetime) -> int:
         """Take or take over the lease for a holder; returns its fencing number, which no one had before.
 
@@ -281,6 +298,15 @@ class InOrder(Protocol):
 
     def stay_away(self, raws: Mapping[str, bytes]) -> None:
         """Before ``restore``: rows that were removed with those to be restored, and are not restored yet."""
+        ...
+
+
+@runtime_checkable
+class TellsEvents(Protocol):
+    """A transaction over a store that keeps a log of events, some of which memfold wrote."""
+
+    def forget_events(self, ids: Collection[str]) -> int:
+        """Take these memories out of memfold's own events; returns how many other events still name one of them."""
         ...
 
 

@@ -7,7 +7,8 @@ is in ``ledger_tables.py``. Times are whole microseconds since 1970, UTC.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -31,6 +32,7 @@ from memfold_flows.stores.base import (
 from memfold_flows.stores.connections import connect_creating, connect_reading, require_database, sqlite_errors
 from memfold_flows.stores.ledger_tables import SCHEMA_VERSION, LedgerTables, SqliteTables
 from memfold_flows.stores.processes import has_ended, this_process
+from memfold_flows.stores.tombstones import Tombstones, hash_of
 
 # Below the 999 parameters that an old SQLite allows.
 _IDS_PER_QUERY = 900
@@ -247,6 +249,38 @@ class Bookkeeping:
             f"update {self._of}replay set consumed = 1 where batch = ?", [(batch,) for batch in sorted(batches)]
         )
 
+    def tombstones(self) -> Tombstones:
+        rows = self._read_added(f"select id_hash, text_hash, forgotten_at from {self._of}forgotten", (), since=4)
+        stones: dict[str, dict[str, datetime]] = {}
+        for id_hash, text_hash, at in rows:
+            stones.setdefault(id_hash, {})[text_hash] = from_microseconds(at) or EPOCH
+        return Tombstones(self._key(), stones) if stones else Tombstones()
+
+    def bury(self, texts: Mapping[str, Collection[str]], at: datetime, *, new_key: bytes) -> None:
+        self._tables.write(
+            f"insert into {self._of}meta (name, value) values ('forget_key', ?) on conflict do nothing",
+            (new_key.hex(),),
+        )
+        key = self._key()
+        self._tables.write_each(
+            f"insert into {self._of}forgotten (id_hash, text_hash, forgotten_at) values (?, ?, ?) "
+            f"on conflict (id_hash, text_hash) do update set {_taken_over(('forgotten_at',))}",
+            [
+                (hash_of(key, "id", memory_id), hash_of(key, "text", text), microseconds(at))
+                for memory_id, of_id in sorted(texts.items())
+                for text in sorted(of_id)
+            ],
+        )
+
+    def forget_decisions(self, ids: Collection[str]) -> None:
+        for column in ("memory_id", "into_id"):
+            self._tables.write_each(
+                f"delete from {self._of}rejected where {column} = ?", [(memory_id,) for memory_id in sorted(ids)]
+            )
+
+    def forget_replay(self, is_told: Callable[[Mapping[str, Any]], bool]) -> int:
+        return self._forget_replay_in(f"{self._of}replay", "batch", is_told)
+
     def take_lease(self, holder: str, now: datetime, until: datetime) -> int:
         found = self._read(f"select holder, fence, until, process from {self._of}lease", ())
         other, fence, other_until, process = found[0] if found else (holder, 0, 0, None)
@@ -278,6 +312,27 @@ class Bookkeeping:
         # The row stays, so that no fencing number is ever given out twice.
         self._tables.write(f"update {self._of}lease set until = 0 where holder = ? and fence = ?", (holder, fence))
 
+    def _forget_replay_in(self, table: str, batch: str, is_told: Callable[[Mapping[str, Any]], bool]) -> int:
+        """``forget_replay`` in a table whose batches are numbered in a column of this name."""
+        taken = 0
+        for number, batch_json in self._read(f"select {batch}, batch_json from {table} order by {batch}", ()):
+            try:
+                batch_of = json.loads(batch_json)
+                entries = list(batch_of["memories"])
+            except (ValueError, TypeError, KeyError, RecursionError):
+                continue  # what no pass can read tells no pass anything
+            kept = [each for each in entries if not (isinstance(each, dict) and is_told(each))]
+            if len(kept) == len(entries):
+                continue
+            taken += len(entries) - len(kept)
+            spelled = json.dumps({**batch_of, "memories": kept}, ensure_ascii=False, separators=(",", ":"))
+            self._tables.write(f"update {table} set batch_json = ? where {batch} = ?", (spelled, number))
+        return taken
+
+    def _key(self) -> bytes:
+        rows = self._read(f"select value from {self._of}meta where name = 'forget_key'", ())
+        return bytes.fromhex(rows[0][0]) if rows else b""
+
     def _read_version(self) -> int:
         rows = self._read(f"select value from {self._of}meta where name = 'schema_version'", ())
         return int(rows[0][0]) if rows else 0
@@ -291,9 +346,9 @@ class Bookkeeping:
     def _read(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return self._tables.read(query, values) if self._exists else []
 
-    def _read_added(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """What the tables of version 2 hold, which a ledger that was only read since may not have yet."""
-        return self._read(query, values) if self._version >= 2 else []
+    def _read_added(self, query: str, values: tuple[Any, ...], *, since: int = 2) -> list[tuple[Any, ...]]:
+        """What the tables of a later version hold, which a ledger that was only read since may not have yet."""
+        return self._read(query, values) if self._version >= since else []
 
 
 def waiting_batches(table: str, *, batch: str, scope: str) -> str:

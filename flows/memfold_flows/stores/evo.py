@@ -8,6 +8,7 @@ bookkeeping stands beside them, in tables prefixed ``memfold_``.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -187,6 +188,20 @@ class EvoTransaction:
                 (event["type"], encode(spelled_out), encode(event), milliseconds(at)),
             )
 
+    def forget_events(self, ids: Collection[str]) -> int:
+        named = 0
+        for memory_id in sorted(ids):
+            query = "select rowid, type, payload_json from main.memory_events where instr(payload_json, ?) > 0"
+            for rowid, kind, payload in self._connection.execute(query, (encode(memory_id),)).fetchall():
+                without = _without(payload, memory_id) if kind == "memory.consolidated" else None
+                if without is None:
+                    named += 1
+                else:
+                    self._write_each(
+                        "update main.memory_events set payload_json = ? where rowid = ?", [(without, rowid)]
+                    )
+        return named
+
     def _cells(self, ids: Collection[str]) -> dict[str, dict[str, Any]]:
         """The rows of these ids, all their columns."""
         names = ", ".join(map(_quoted, self._columns))
@@ -280,6 +295,11 @@ class EvoLedger(Bookkeeping):
             (scope, scope_json, batch_json, milliseconds(at)),
         )
 
+    def forget_replay(self, is_told: Callable[[Mapping[str, Any]], bool]) -> int:
+        if not self._is_evos:
+            return super().forget_replay(is_told)
+        return self._forget_replay_in("main.replay_buffer", "id", is_told)
+
     def consume_replay(self, batches: Collection[int]) -> None:
         if not self._is_evos:
             super().consume_replay(batches)
@@ -328,6 +348,19 @@ def _schema_version(connection: sqlite3.Connection) -> int | str | None:
         return None
     versions = {row[0] for row in connection.execute("select version from main.schema_meta")}
     return versions.pop() if len(versions) == 1 else f"{sorted(map(str, versions)) or 'none'}"
+
+
+def _without(payload: str, memory_id: str) -> str | None:
+    """An event of a consolidation with this memory left out of what it lists; None where it does not list it."""
+    try:
+        event = json.loads(payload)
+        items = event["result"]["items"]
+        kept = [item for item in items if item["id"] != memory_id]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    if len(kept) == len(items):
+        return None
+    return encode({**event, "result": {**event["result"], "items": kept}})
 
 
 def _still_last(own: ScopeState, last_consolidate_at: int) -> Any:

@@ -66,6 +66,12 @@ create index {index}replay_waiting on {on}replay (scope, consumed, created_at);
     3: """
 alter table {new}lease add column process {text};
 """,
+    4: """
+create table {new}forgotten (
+    id_hash {text} not null, text_hash {text} not null, forgotten_at {integer} not null,
+    primary key (id_hash, text_hash)
+){keyed};
+""",
 }
 SCHEMA_VERSION = max(_TABLES)
 

@@ -27,6 +27,7 @@ from memfold_flows.stores.base import (
 from memfold_flows.stores.folded_fields import from_json, take_back
 from memfold_flows.stores.outcomes import Applied, Progress, Undone, landed, undo_report
 from memfold_flows.stores.sessions import Clock, Session
+from memfold_flows.stores.tombstones import Tombstones
 from memfold_flows.stores.undo_units import EVERYTHING, Chosen, Selection, UndoRow, UndoUnit, choose, read_units
 from memfold_flows.stores.units import next_transaction
 
@@ -74,7 +75,8 @@ def undo(
         todo = todo[len(batch) :]
         is_last = not todo
         with session.transaction(is_last=is_last) as (transaction, now):
-            parts = _Taker(transaction, run.run_id, now, chosen.away).take_back(
+            forgotten = transaction.ledger.tombstones()
+            parts = _Taker(transaction, run.run_id, now, chosen.away, known.began_at, forgotten).take_back(
                 batch, progress.next_batch, ended=is_last
             )
             if is_last and is_whole:
@@ -109,6 +111,8 @@ class _Taker:
     run_id: str
     now: datetime
     away: Mapping[str, bytes]
+    began_at: datetime
+    forgotten: Tombstones
     outcomes: defaultdict[str, Undone] = field(default_factory=lambda: defaultdict(Undone))
     deletes: set[str] = field(default_factory=set)
     updates: list[Update] = field(default_factory=list)
@@ -128,6 +132,8 @@ class _Taker:
             for row in unit.removed:
                 if row.memory_id in rows:
                     outcome.not_restored.append((row.memory_id, "is there again: it was written since"))
+                elif self._is_forgotten(row):
+                    outcome.not_restored.append((row.memory_id, "was forgotten since"))
                 else:
                     self.raws[row.memory_id] = row.raw
                     outcome.restored += 1
@@ -143,6 +149,10 @@ class _Taker:
         parts = [replace(part, landed_at=self.now) for part in landed(number, dict(self.outcomes), units)]
         self.transaction.ledger.land(self.run_id, "undo", parts, self.now)
         return parts
+
+    def _is_forgotten(self, row: UndoRow) -> bool:
+        """Whether the memory was to be forgotten: its undo data is empty, or a copy of what it was."""
+        return not row.raw or self.forgotten.forgot_since(row.memory_id, self.began_at)
 
     def _return_uses(self, unit: UndoUnit, fold: UndoRow, rows: Mapping[str, Memory]) -> None:
         """Give a restored member its uses back; whatever else its survivor took in stays until the others come too."""
@@ -175,6 +185,8 @@ class _Taker:
             outcome.not_restored.append((row.memory_id, "is there again: it was written since"))
         elif current is not None and current.row_digest != row.into_digest:
             outcome.not_restored.append((row.memory_id, f"was promoted to {new_id!r}, which was changed since"))
+        elif self._is_forgotten(row):
+            outcome.not_restored.append((row.memory_id, "was forgotten since"))
         else:
             # The row as it was before it took anything in: nothing but what a digest leaves out can have changed since.
             # Where a later pass merged the promoted row, it comes back beside the one that took it in.
@@ -216,8 +228,8 @@ class _Taker:
 
     def _restore_rows(self) -> None:
         self.transaction.delete(self.deletes)
-        if self.away and isinstance(self.transaction, InOrder):
-            self.transaction.stay_away(self.away)
+        if isinstance(self.transaction, InOrder) and (away := {each: raw for each, raw in self.away.items() if raw}):
+            self.transaction.stay_away(away)
         if taken := self.transaction.restore(self.raws):
             raise StoreError(f"{min(taken)!r} stands in the store and could not be read; nothing was restored")
 
