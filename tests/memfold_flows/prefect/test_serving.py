@@ -7,9 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import program
+
+from memfold_flows import serving
 
 from .conftest import TEXTS, Household, Site
 
@@ -69,6 +72,31 @@ def test_serving_needs_a_server(memfold: Command, household: Household) -> None:
 
     assert ended.returncode == 2
     assert "memfold: there is no Prefect server to keep the schedule; nothing was started." in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "file", "hour"),
+    [
+        (None, "memory: {consolidation: {cron: 'cron:30 1 * * *'}}", "30 1 * * *"),
+        ("15 2 * * *", "memory: {consolidation: {cron: 30 1 * * *}}", "15 2 * * *"),
+        (None, "{}", "0 3 * * *"),
+    ],
+)
+def test_the_hour_is_the_flags_or_that_of_the_file_or_three(household, tmp_path, monkeypatch, flag, file, hour) -> None:
+    """``memory.consolidation.cron`` in ``memfold.yaml``, as PraisonAI's scheduler takes it too."""
+    import prefect
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    served: list[Any] = []
+    monkeypatch.setattr(prefect, "serve", lambda *deployments: served.extend(deployments))
+    monkeypatch.chdir(tmp_path)
+    Path("memfold.yaml").write_text(file)
+
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        serving.serve(household.url, cron=flag, timezone="UTC")
+
+    nightly = next(each for each in served if each.name == "nightly")
+    assert [(each.schedule.cron, each.schedule.timezone) for each in nightly.schedules] == [(hour, "UTC")]
 
 
 def test_served_flows_run_without_a_worker(site: Site, household: Household, tmp_path: Path) -> None:
