@@ -310,6 +310,41 @@ YES = {"plan": (), "apply": ("--yes",), "run": ("--yes",)}
 
 
 @pytest.mark.praisonai
+@pytest.mark.parametrize("renames", [0, 1, 2])
+def test_what_a_kill_left_is_settled_before_an_agent_and_a_pass_meet_it_again(
+    tmp_path, monkeypatch, command_line, renames
+):
+    """PraisonAI wrote the memory, and its next agent finds each fact once in each tier where it was, and writes on."""
+    monkeypatch.setenv("PRAISONAI_TELEMETRY_DISABLED", "true")
+    from praisonaiagents.memory import FileMemory
+
+    writer = FileMemory(user_id="ann", base_path=str(tmp_path / "memory"))
+    for text in ("The pager moves on Tuesday.", "The lift is out.", "Tea is at four.", "The pager moves on Tuesday."):
+        writer.add_short_term(text, {"user_id": "ann"})
+        writer.add_long_term(text, {"user_id": "ann"})
+    url = f"praisonai-file:{tmp_path}/memory?user=ann"
+    run_id = json.loads(command_line("plan", url, "--json").stdout)["run_id"]
+
+    killed = subprocess.run([sys.executable, "-c", APPLY_AND_DIE, run_id, str(renames)], check=False)
+    half = FileMemory(user_id="ann", base_path=str(tmp_path / "memory")).get_all_memories()
+    said = command_line("run", url, "--yes")
+
+    assert (killed.returncode, said.code) == (-signal.SIGKILL, 0)
+    assert {each["content"] for each in half} == {"The pager moves on Tuesday.", "The lift is out.", "Tea is at four."}
+    agent = FileMemory(user_id="ann", base_path=str(tmp_path / "memory"))
+    agent.add_long_term("Keys hang left.", {"user_id": "ann"})
+    assert sorted((each["type"], each["content"]) for each in agent.get_all_memories()) == [
+        ("long_term", "Keys hang left."),
+        ("long_term", "Tea is at four."),
+        ("long_term", "The lift is out."),
+        ("long_term", "The pager moves on Tuesday."),
+        ("short_term", "Tea is at four."),
+        ("short_term", "The lift is out."),
+        ("short_term", "The pager moves on Tuesday."),
+    ]
+
+
+@pytest.mark.praisonai
 def test_a_live_memory_reads_again_what_was_finished_after_a_kill(tmp_path, monkeypatch):
     """Its lists would otherwise bring the removed item back with the next write."""
     monkeypatch.setenv("PRAISONAI_TELEMETRY_DISABLED", "true")

@@ -409,6 +409,33 @@ def test_a_pair_in_wal_mode_that_is_killed_in_its_commit_has_each_file_old_or_ne
     assert sample.rows() == new
 
 
+def test_a_pass_over_one_file_that_is_killed_in_its_commit_is_wholly_undone_and_can_go_on(
+    tmp_path, monkeypatch, night_over
+):
+    """PraisonAI's db_path keeps both tiers in one file; the memory that moves up is never in both or in none."""
+    monkeypatch.setenv("PRAISONAI_TELEMETRY_DISABLED", "true")
+    monkeypatch.chdir(tmp_path)
+    from praisonaiagents.memory import Memory
+
+    memory = Memory({"provider": "sqlite", "db_path": str(tmp_path / "memory.db")})
+    notes = [f"Shelf {number} holds winter tyres." for number in range(9)]
+    for text in (*notes, REMINDER, REMINDER):
+        memory.store_short_term(text, metadata={"user_id": "team-a"})
+    before = sorted((each["type"], each["text"]) for each in memory.get_all_memories())
+    night = night_over(f"praisonai:{tmp_path}/memory.db")
+    run = night.plan(promote_min_age_days=1)
+
+    in_another_process(APPLY, tmp_path / "memory.db", run.path, tmp_path / "memory.db")
+
+    new = [("long_term", text) for text in [REMINDER, *notes]]
+    now = sorted((each["type"], each["text"]) for each in memory.get_all_memories())
+    assert now in (before, new)
+    night.apply(run)
+    assert sorted((each["type"], each["text"]) for each in memory.get_all_memories()) == new
+    night.undo(run)
+    assert sorted((each["type"], each["text"]) for each in memory.get_all_memories()) == before
+
+
 def actions(run: RunDirectory, *, but: str) -> dict[str, tuple[str, str]]:
     """Action and reason of each memory, but for those with one reason."""
     plan = run.read("plan").to_pylist()
