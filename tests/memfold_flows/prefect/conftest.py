@@ -183,12 +183,12 @@ class Site:
         with get_client(sync_client=True) as client:
             return {artifact.key or "": artifact for artifact in client.read_artifacts(artifact_filter=wanted)}
 
-    def event(self, name: str, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def event(self, name: str, is_it: Callable[[dict[str, Any]], bool], *, seconds: float = 30) -> dict[str, Any]:
         """The payload of the one event of this name that is meant, once it has come in."""
         import httpx
 
         filters = {"filter": {"event": {"name": [name]}}, "limit": 50}
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + seconds
         while True:
             events = httpx.post(f"{self.api}/events/filter", json=filters, timeout=30).json()["events"]
             found = [event["payload"] for event in events if is_it(event["payload"])]

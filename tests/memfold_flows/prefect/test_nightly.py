@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -84,16 +85,29 @@ def test_a_night_that_begins_during_another_is_cancelled(site: Site, household: 
     store.close()
 
 
-def test_an_alert_is_raised_when_the_gate_trips(site: Site, household: Household) -> None:
-    """The example automations are taken as they are, and the first fires on a refused scope."""
+def test_the_example_alerts_are_raised(site: Site, household: Household) -> None:
+    """The gate trips at once; that memories wait, and that no pass ends any more, shows after three nights.
+
+    Here a night is three seconds long.
+    """
     household.live("attic", *TEXTS[:5], expired=True)
+    examples = (site.folder / "automations.yaml").read_text().replace("name: memfold-", "name: quick-")
+    waiting, silent = (part.partition("\n\n")[0] for part in examples.split("  - name: ")[2:4])
+    quick = "".join(f"  - name: {part}\n" for part in (waiting, silent)).replace("259200", "10")
+    (site.folder / "quick.yaml").write_text(f"automations:\n{quick.replace('*tell', '[{type: do-nothing}]')}")
+    site.prefect("automation", "create", "--from-file", "quick.yaml")
 
     state = site.run("consolidate/on-demand", store=household.url)
 
     assert state.name == "Rejected"
     assert state.message == "0 merged, 0 pruned, 0 promoted of 5; 1 of 1 scopes refused"
-    fired = site.event(
-        "prefect.automation.triggered",
-        lambda event: event["triggering_event"]["resource"]["prefect.resource.name"].endswith(str(household.path)),
-    )
-    assert fired["triggering_event"]["event"] == "memfold.gate.rejected"
+    for cause in ("memfold.gate.rejected", "memfold.memories.waiting", "memfold.pass.finished"):
+        _wait_for_alert(site, household, cause)
+
+
+def _wait_for_alert(site: Site, household: Household, cause: str) -> None:
+    def is_it(event: dict[str, Any]) -> bool:
+        found = event["triggering_event"]
+        return found["event"] == cause and found["resource"]["prefect.resource.name"].endswith(str(household.path))
+
+    site.event("prefect.automation.triggered", is_it, seconds=60)
