@@ -11,12 +11,23 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memfold.errors import CannotWrite
+from memfold.errors import CannotWrite, StoreError
 
 ROWS_PER_GROUP = 65_536
 
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
+
+
+def make_own_folder(folder: Path) -> None:
+    """Make memfold's own folder beside an archive, for its owner alone.
+
+    Raises:
+        StoreError: a link stands in its place, which would lead what is kept beside the archive somewhere else.
+    """
+    folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    if folder.is_symlink():
+        raise StoreError(f"{folder} is a link, not memfold's own folder; nothing was written. Remove the link.")
 
 
 def write_parquet(path: Path, table: pa.Table, *, durable: bool = False) -> None:

@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 
 from memfold.errors import StoreError, Transient
+from memfold_flows.files import make_own_folder
 from memfold_flows.stores.base import MemoryStore
 from memfold_flows.stores.sessions import LEASE
 
@@ -97,8 +98,8 @@ def _give_back(store: MemoryStore, holder: str, fence: int) -> None:
 @contextmanager
 def _file_locked(path: Path, wait_seconds: float) -> Iterator[None]:
     try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        make_own_folder(path.parent)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise StoreError(f"{path} cannot be made ({error.strerror}); nothing was planned or written") from error
     try:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from memfold.errors import StoreError, Transient
+from memfold_flows.files import make_own_folder
 from memfold_flows.stores.bookkeeping import ledger_file
 
 
@@ -88,8 +89,8 @@ class Landing:
             Transient: another memfold is writing it.
         """
         with file_errors(self.archive):
-            self.folder.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(self._beside(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            make_own_folder(self.folder)
+            descriptor = os.open(self._beside(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             self._take(descriptor)
             self._settle()
@@ -180,7 +181,7 @@ class Landing:
                 left_over.unlink(missing_ok=True)
 
     def _write_intent(self, digest: str) -> None:
-        descriptor = os.open(self._intent, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(self._intent, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(digest)
             file.flush()

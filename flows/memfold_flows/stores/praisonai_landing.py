@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from memfold.errors import StoreError, Transient
-from memfold_flows.files import write_bytes
+from memfold_flows.files import make_own_folder, write_bytes
 
 MISSING = "missing"
 
@@ -54,7 +54,7 @@ class FilesLanding:
             Transient: another memfold is writing this memory.
         """
         with self._errors():
-            self.folder.mkdir(mode=0o700, exist_ok=True)
+            make_own_folder(self.folder)
             descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             try:
