@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import logging
 import secrets
@@ -89,12 +90,13 @@ def plan(
         if as_json:
             print_json(planned.report.as_json())
         else:
-            _show_plan(planned.run, planned.report, most=_SHOWN_AFTER_PLAN)
+            show_plan(planned.run, planned.report, most=_SHOWN_AFTER_PLAN)
 
 
 def show(reference: str, *, store: str | None, as_json: bool) -> None:
     """Show a run: its plan, and what was written of it."""
     run = locate(reference, store=store)
+    run.verify()
     receipt, undone = run.read_json("receipt.json"), run.read_json("undo.json")
     report = steps.read_report(run, store=run.manifest.store)
     if as_json:
@@ -102,16 +104,23 @@ def show(reference: str, *, store: str | None, as_json: bool) -> None:
         return
     history = [f"applied at {receipt['ended_at']}: {_in_brief(receipt)}"] if receipt else []
     history += [f"undone at {each['ended_at']}: {_undone_in_brief(each)}" for each in _undos(undone)]
-    _show_plan(run, report, most=_SHOWN_ON_REQUEST, history=history, can_undo=run.wrote and not _is_undone(undone))
+    show_plan(run, report, most=_SHOWN_ON_REQUEST, history=history, can_undo=run.wrote and not _is_undone(undone))
 
 
-def export(reference: str, *, store: str | None) -> None:
-    """Print the plan as JSONL, one line per memory."""
+def export(reference: str, *, store: str | None, as_csv: bool) -> None:
+    """Print the plan as JSONL or CSV, one line per memory."""
     run = locate(reference, store=store)
+    run.verify()
     names = {"memory_id": "id", "scope": "scope", "action": "action", "into_id": "into", "reason": "reason"}
     rows = run.read("plan", list(names)).select(list(names)).rename_columns(list(names.values()))
+    table = csv.DictWriter(sys.stdout, [*names.values(), "decision"], lineterminator="\n")
+    if as_csv:
+        table.writeheader()
     for batch in rows.to_batches(max_chunksize=10_000):
-        sys.stdout.writelines(json_text(row) + "\n" for row in batch.to_pylist())
+        if as_csv:
+            table.writerows(batch.to_pylist())
+        else:
+            sys.stdout.writelines(json_text(row) + "\n" for row in batch.to_pylist())
 
 
 def apply(
@@ -132,7 +141,7 @@ def apply(
         report = steps.read_report(run, store=run.manifest.store)
         if report.writable and not yes:
             if not as_json:
-                _show_plan(run, report, most=_SHOWN_AFTER_PLAN)
+                show_plan(run, report, most=_SHOWN_AFTER_PLAN)
             ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {run.run_id}")
         _apply(opened, run, as_json=as_json, quiet=quiet)
 
@@ -176,7 +185,7 @@ def run(
         quiet=quiet,
     ) as planned:
         if not as_json:
-            _show_plan(planned.run, planned.report, most=_SHOWN_AFTER_PLAN)
+            show_plan(planned.run, planned.report, most=_SHOWN_AFTER_PLAN)
         if planned.report.writable and not yes:
             ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {planned.run.run_id}")
         _apply(planned.store, planned.run, as_json=as_json, fence=planned.fence, quiet=quiet)
@@ -418,9 +427,10 @@ def _newest_applied(run: RunDirectory) -> str:
     return ""
 
 
-def _show_plan(
+def show_plan(
     run: RunDirectory, report: PlanReport, *, most: int, history: Sequence[str] = (), can_undo: bool = False
 ) -> None:
+    """Show a plan to a person, with at most so many entries of each kind."""
     from memfold_flows import console, views
 
     is_archive = _is_archive(report.store)

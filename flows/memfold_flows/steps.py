@@ -76,16 +76,20 @@ def take_snapshot(store: MemoryStore, run: RunDirectory, policy: Policy, scopes:
 def match(run: RunDirectory) -> Path:
     """Judge the pairs that are worth it, and gather the clusters."""
     from memfold import clusters, sightings
-    from memfold import proposals as proposing
 
-    snapshot, policy = run.read("snapshot"), _policy(run)
+    snapshot, policy = run.read("snapshot"), policy_of(run)
     proposals = run.read("proposals") if run.file("proposals").exists() else None
-    matches = clusters.match_rows(snapshot, run.read("rejected"), policy, proposals=proposals)
+    rejected = run.read("rejected")
+    matches = clusters.match_rows(snapshot, rejected, policy, proposals=proposals, report=progress.report)
     run.write("sightings", sightings.find(snapshot, run.read("evidence"), policy))
     run.write("texts", matches.texts)
     run.write("pairs", matches.pairs)
-    found = matches.clusters if proposals is None else proposing.with_rewritten(matches.clusters, proposals)
-    texts = frames.REWRITES.empty_table() if proposals is None else proposing.texts(proposals, found)
+    found, texts = matches.clusters, frames.REWRITES.empty_table()
+    if proposals is not None:
+        from memfold import proposals as proposing
+
+        found = proposing.with_rewritten(matches.clusters, proposals)
+        texts = proposing.texts(proposals, found)
     run.write("rewrites", texts)
     logger.info("judged %d pairs; %d memories have a match", matches.pairs.num_rows, found.num_rows)
     return run.write("clusters", found)
@@ -118,6 +122,7 @@ def carry_over(first: RunDirectory, run: RunDirectory, policy: Policy) -> Path:
 
 def model(run: RunDirectory) -> Path:
     """Decide on one action for each memory, in SQL over the relations so far."""
+    progress.report("deciding", 0)
     inputs: dict[str, pa.Table | str] = {name: _pattern(run, name) for name in models.INPUTS}
     with duckdb.connect(config=settings.duckdb_config(run.path)) as con:
         models.build(con, inputs)
@@ -128,7 +133,8 @@ def model(run: RunDirectory) -> Path:
 
 def judge(store: MemoryStore, run: RunDirectory, scopes: Collection[str] | None, clock: Clock) -> PlanReport:
     """Ask the gate, and seal the run: from now on its plan cannot change unnoticed."""
-    policy, now = _policy(run), clock()
+    progress.report("checking", 0)
+    policy, now = policy_of(run), clock()
     verdict = gate.judge(run.read("plan"), run.read("tally"), snapshot=run.read("snapshot"), policy=policy, now=now)
     run.write("tally", verdict.tally)
     report = replace(read_report(run, store=store.url), left_alone=dict(getattr(store, "left_alone", {})))
@@ -140,7 +146,7 @@ def judge(store: MemoryStore, run: RunDirectory, scopes: Collection[str] | None,
 
 def read_report(run: RunDirectory, *, store: str) -> PlanReport:
     """What the plan of a run comes to, from its relations."""
-    policy = _policy(run)
+    policy = policy_of(run)
     return PlanReport(
         run_id=run.run_id,
         run_dir=str(run.path),
@@ -168,6 +174,8 @@ def require_applicable(store: MemoryStore, run: RunDirectory, *, now: datetime) 
         raise BadUsage(
             f"the snapshot of run {run.run_id} was removed, for it was old; nothing was written. Plan again."
         )
+    if manifest.forgotten_at is not None:
+        raise BadUsage(f"a memory of run {run.run_id} was forgotten since; nothing was written. Plan again.")
     _require_one_target(store, run)
     accepted = any(scope.accepted for scope in read_tally(run.read("tally")))
     if accepted and manifest.as_of > now:
@@ -195,7 +203,7 @@ def rewrite(run: RunDirectory) -> Path:
     if run.manifest.snapshot_trimmed:  # an apply has ended before, and left the rewrite that it made
         return run.file("rewrite")
     changes = rewriting.build(
-        run.read("plan"), run.read("tally"), run.read("clusters"), run.read("snapshot"), _policy(run)
+        run.read("plan"), run.read("tally"), run.read("clusters"), run.read("snapshot"), policy_of(run)
     )
     run.add("rewrite", changes)
     return run.file("rewrite")
@@ -213,7 +221,7 @@ def apply(store: MemoryStore, run: RunDirectory, clock: Clock, fence: int | None
             store,
             changes,
             run=_reference(run),
-            policy=_policy(run),
+            policy=policy_of(run),
             tally=run.read("tally"),
             undo=run.write_undo,
             clock=clock,
@@ -401,7 +409,8 @@ def _manifest(
     )
 
 
-def _policy(run: RunDirectory) -> Policy:
+def policy_of(run: RunDirectory) -> Policy:
+    """The thresholds that a run was planned with."""
     try:
         return Policy.from_table(run.read("policy"))
     except ValueError as error:

@@ -73,6 +73,7 @@ def apply(
     session = Session(store, run.run_id, clock=clock, monotonic=monotonic, fence=fence)
     todo = [unit for unit in units if not progress.covers(unit.scope, unit.unit_id)]
     ahead = _Ahead(todo, policy)
+    written, rows = 0, sum(len(unit.rows) for unit in todo)
     while todo:
         reporting.report("writing", written, rows)
         batch = next_transaction(todo, session.rows_at_most)
@@ -167,7 +168,16 @@ class _Writer:
     def _settle(self, units: Sequence[Unit]) -> list[Settled]:
         ids = {row.memory_id for unit in units for row in unit.rows}
         ids |= {row.superseded_by for unit in units for row in unit.rows if row.superseded_by is not None}
-        rows = self.transaction.read(ids)
+        forgotten = self.transaction.ledger.tombstones()
+        # Brought back by hand, from a copy of old, a memory that was forgotten is none that this plan may rely on.
+        rows = {
+            memory_id: row
+            for memory_id, row in self.transaction.read(ids).items()
+            if not (
+                forgotten.forgot_since(memory_id, self.policy.as_of)
+                and forgotten.forgot_text(memory_id, row.memory.content)
+            )
+        }
         return [settle(unit, rows, self.traits, self.policy) for unit in units]
 
     def _outcomes(self, settled: list[Settled], progress: Progress[Applied], ahead: _Ahead) -> dict[str, Applied]:
