@@ -59,14 +59,14 @@ class Thresholds(BaseModel):
     )
     stale_kinds: list[str] | None = Field(default=None, description="Only memories of these kinds can be stale.")
     promote_min_sessions: int | None = Field(
-        default=None, ge=0, description="Promote memories seen in at least this many sessions."
+        default=None, ge=1, description="Promote memories seen in at least this many sessions."
     )
     promote_min_use_count: int | None = Field(
-        default=None, ge=0, description="Promote memories used at least this often."
+        default=None, ge=1, description="Promote memories used at least this often."
     )
     promote_min_age_days: float | None = Field(default=None, ge=0, description="Promote memories at least this old.")
     promote_min_evidence: int | None = Field(
-        default=None, ge=0, description="Promote memories that this many replay batches tell again."
+        default=None, ge=1, description="Promote memories that this many replay batches tell again."
     )
     max_memories: int | None = Field(
         default=None, ge=1, description="Most memories of a scope; above it those with the lowest score go (no bound)."

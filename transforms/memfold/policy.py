@@ -15,6 +15,9 @@ OnExcess = Literal["reject", "fit"]
 Supersede = Literal["report", "archive"]
 SessionRecall = Literal["none", "equality", "null_is_all"]
 
+#: How datasketch permutes hashes; the compiled engine knows the first.
+MINHASH_SCHEMES = ("affine32", "affine64", "legacy")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
@@ -79,10 +82,11 @@ class Policy:
         _require_choice("on_excess", self.on_excess, ("reject", "fit"))
         _require_choice("supersede", self.supersede, ("report", "archive"))
         _require_choice("session_recall", self.session_recall, ("none", "equality", "null_is_all"))
+        _require_choice("minhash_scheme", self.minhash_scheme, MINHASH_SCHEMES)
         for name in ("max_lost_rows", "stale_max_use_count"):
             _require_count(name, getattr(self, name), at_least=0)
         for name in ("promote_min_sessions", "promote_min_use_count", "promote_min_evidence"):
-            _require_count(name, getattr(self, name), at_least=0)
+            _require_minimum(name, getattr(self, name))
         if self.max_memories is not None:
             _require_count("max_memories", self.max_memories, at_least=1)
         for name in ("rolling_days", "exact_join_rows", "bands", "rows_per_band", "leaders_per_bucket"):
@@ -210,6 +214,13 @@ def _require_count(name: str, value: object, *, at_least: int) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int) or not at_least <= value < 2**63:
         raise ValueError(f"{name} must be a whole number of at least {at_least}, got {value!r}")
+
+
+def _require_minimum(name: str, value: object) -> None:
+    if value == 0 and not isinstance(value, bool):
+        raise ValueError(f"{name} must be at least 1, got 0, which every memory has; leave it out to ask for none")
+    if value is not None:
+        _require_count(name, value, at_least=1)
 
 
 def _require_days(name: str, value: object) -> None:
