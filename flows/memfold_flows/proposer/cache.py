@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memfold.questions import SCHEMA_VERSION, as_json
-from memfold_flows.files import write_bytes
+from memfold_flows.files import PRIVATE_FOLDER, write_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Cache:
 
     def put(self, digest: str, answer: Any) -> None:
         """Keep an answer that was checked."""
+        self.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         write_bytes(self.folder / f"{digest}.json", as_json({"answer": answer}).encode())
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memfold.proposals import Proposal
+if TYPE_CHECKING:
+    from memfold.proposals import Proposal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,133 @@
+"""What no model may have: each pair here would be a wrong merge, or a text that loses or invents something."""
+
+from __future__ import annotations
+
+import pytest
+
+from memfold import veto
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "check"),
+    [
+        ("Door code is 1234", "The door's code: 1243", "facts"),
+        ("User lives in Oslo", "User lives in Bergen", "facts"),
+        ("Meeting with Bob and Alice moved", "Meeting with Alice moved", "facts"),
+        ("Deploy on Fridays", "Deploy on Friday", "facts"),
+        ("Tickets are closed after 7 days of silence", "After 7 tickets, silence for days is closed", "facts"),
+        ("User likes eggs", "User does not like eggs", "negation"),
+        ("Deploys are allowed on Fridays after 14:00 UTC", "No deployments on Friday from 14:00 UTC", "negation"),
+        ("The report is done. That is not true.", "The report is done.", "negation"),
+        ("User is allergic to nuts. Correction: to dairy.", "User is allergic to nuts.", "change"),
+        ("User must page the DBA", "User may page the DBA", "modal"),
+        ("User owns a cat", "User owns a cat or a dog", "choice"),
+        ("Ship to Oslo", "Ship from Oslo", "direction"),
+        ("Checking account fee is waived", "Savings account fee is waived", "value"),
+        ("Ana uses zsh", "Ana uses fish", "value"),
+        ("The user's wife likes red wine", "The user likes red wine", "value"),
+        ("Lena reports to Anna", "Anna reports to Lena", "order"),
+        ("User prefers tea over coffee", "User prefers coffee over tea in the morning", "order"),
+        ("Anna was hired by Ben", "Anna hired Ben", "order"),
+        ("The agent called the customer before lunch", "The customer called the agent before lunch", "order"),
+        ("Stop the server. Run the backup. Go home.", "Run the backup. Stop the server. Go home.", "order"),
+        ("Ana is vegetarian", "Ana drives a van", "common"),
+        ("Lunch is great \N{THUMBS UP SIGN}", "Lunch is great \N{THUMBS DOWN SIGN}", "pictures"),
+        ("The call is today", "The call is set for today", "day"),
+    ],
+)
+def test_a_difference_that_is_a_fact_is_never_the_same(one: str, other: str, check: str) -> None:
+    """Whatever a model says: a value, a name, a turn of the sentence or who does what to whom keeps two apart."""
+    objections = [veto.of_pair(*pair).objection for pair in ((one, other), (other, one))]
+
+    assert [objection and objection.check for objection in objections] == [check, check]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "stays"),
+    [
+        (
+            "Deploys are frozen on Fridays after 14:00 UTC",
+            "No deployments on Friday afternoons from 14:00 UTC",
+            0,
+        ),
+        (
+            "The staging database is wiped every Sunday night",
+            "Every Sunday night the staging database gets wiped",
+            2,
+        ),
+        (
+            "The user works at Halvorsen Shipping as a dispatcher",
+            "User is a dispatcher working at Halvorsen Shipping",
+            0,
+        ),
+        ("User is vegetarian", "User is vegetarian and does not eat eggs", 2),
+        ("The office wifi is slow. Docs are in Notion.", "The office wifi is slow.", 1),
+        ("No meetings Friday", "No Friday meetings", 0),
+    ],
+)
+def test_another_wording_is_left_to_the_model(one: str, other: str, stays: int) -> None:
+    """Where no fact differs the model decides; a text that holds the other and more is the one that stays."""
+    assert veto.of_pair(one, other) == veto.Look(None, stays)
+    assert veto.of_pair(other, one) == veto.Look(None, {0: 0, 1: 2, 2: 1}[stays])
+
+
+def test_what_speaks_of_its_day_is_the_same_only_on_that_day() -> None:
+    """Today is another day tomorrow."""
+    pair = ("Today the user fasts", "Today user is fasting")
+
+    assert veto.of_pair(*pair).objection == veto.Objection(
+        "day", "one speaks of its own day, and the days differ or are unknown"
+    )
+    assert veto.of_pair(*pair, same_day=True).objection is None
+
+
+GUIDE = (
+    "Deploy guide: https://wiki.example.net/d/88 and use tag v2.4.1",
+    "Deploy guide is on the wiki, use tag v2.4.1",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "names"),
+    [
+        ("Follow the wiki deploy guide with tag v2.4.1", "missing", "https://wiki.example.net/d/88"),
+        ("Deploy guide is on the wiki: https://wiki.example.net/d/88, use tag v2.4.2", "missing", "2.4.1"),
+        ("Deploy guide is not on the wiki: https://wiki.example.net/d/88, use tag v2.4.1", "invented", "not"),
+        ("Deploy guide by Lena is on the wiki: https://wiki.example.net/d/88, use tag v2.4.1", "invented", "lena"),
+        ("Deploy guide is on the old wiki: https://wiki.example.net/d/88, use tag v2.4.1", "invented", "old"),
+        ("Guide: https://wiki.example.net/d/88", "missing", "2.4.1"),
+        ("", "empty", "empty"),
+        (" ".join(GUIDE * 2), "length", "characters"),
+        ("v2.4.1", "length", "characters"),
+    ],
+)
+def test_a_text_that_loses_or_invents_anything_is_refused(text: str, check: str, names: str) -> None:
+    """Every URL, version and word of weight must be there, and nothing that no memory says."""
+    objection = veto.of_text(text, GUIDE)
+
+    assert objection is not None
+    assert (objection.check, names in objection.says) == (check, True)
+
+
+def test_a_negation_stays_with_its_word() -> None:
+    """No dogs and three cats is not three dogs and no cats."""
+    sources = ("User has 3 cats and no dogs", "User has 3 cats, lives in Oslo")
+
+    assert veto.of_text("User has 3 cats and no dogs, lives in Oslo", sources) is None
+    assert veto.of_text("User has no cats and 3 dogs, lives in Oslo", sources) == veto.Objection(
+        "missing", "missing no dogs"
+    )
+
+
+def test_a_text_that_holds_all_of_its_sources_is_accepted() -> None:
+    """In other order and with other joints, but word for word."""
+    assert veto.of_text("Deploy guide is on the wiki: https://wiki.example.net/d/88, use tag v2.4.1", GUIDE) is None
+
+
+def test_memories_with_two_values_for_one_thing_get_no_common_text() -> None:
+    """A text with both could join either value to either memory."""
+    objection = veto.of_union("Staging listens on 5432", "Staging listens on 5433")
+
+    assert objection is not None
+    assert objection.check == "facts"
+    assert veto.of_union(*GUIDE) is None
