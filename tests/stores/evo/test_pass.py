@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -208,6 +209,43 @@ def test_the_state_is_written_as_evo_writes_it(make_evo):
         "convergence_multiplier": 1.0,
     }
     assert second == first | {"converged": 1, "convergence_multiplier": 3.0}
+
+
+def test_ten_nights_beside_evo(ports):
+    """Activity, quiet, refused, activity again: converged, multiplier and the hours until the next pass is due.
+
+    A refusal leaves evo's state as it was; the scope is due again after a day, or once something was written.
+    """
+
+    def night(**given):
+        ports.service(**given).consolidate(ANA)
+        began = ports.now
+        for hours in (1, 23, 24, 71, 72, 215, 216):
+            ports.now = began + timedelta(hours=hours)
+            if ports.service().should_auto_consolidate(ANA).should_consolidate:
+                break
+        with ports.store.ledger() as ledger:
+            state = ledger.state(ANA)
+        return state.converged, state.multiplier, hours, state.refusal is not None
+
+    told = [night() for _ in range(4)]
+    told += [night(stale_min_age_days=10) for _ in range(2)]
+    ports.distil("lamp", "The lamp above the sink flickers", age_days=3)
+    ports.distil("lamp again", "the lamp above the sink flickers.", age_days=2)
+    told += [night() for _ in range(4)]
+
+    assert told == [
+        (False, 1.0, 24, False),
+        (True, 3.0, 72, False),
+        (True, 9.0, 216, False),
+        (True, 9.0, 216, False),
+        (True, 9.0, 24, True),
+        (True, 9.0, 24, True),
+        (False, 1.0, 24, False),
+        (True, 3.0, 72, False),
+        (True, 9.0, 216, False),
+        (True, 9.0, 216, False),
+    ]
 
 
 def test_the_state_that_evo_wrote_is_read(make_evo):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,11 +17,11 @@ CASES = {
     for case in [json.loads(line)]
 }
 
-#: What evo has no place for: an expiry (ttl-01, ttl-02), an importance (prune-01), a kind of another's (prune-04).
+#: evo has no place for an importance (prune-01).
 APPLY = ["scope-01", "scope-03", "scope-05", "time-01", "meta-01", "prune-03", "promo-01"]
 
 
-def write(evo: Evo, memory: dict) -> None:
+def write(evo: Evo, memory: dict, **more: Any) -> None:
     """A memory of a case as evo keeps it; a pinned one is one that a person added."""
     source = None if memory.get("pinned") else {"runtime": "evo", **memory.get("metadata", {})}
     moment = {name: _milliseconds(memory[name]) for name in ("created_at", "updated_at")}
@@ -31,7 +32,7 @@ def write(evo: Evo, memory: dict) -> None:
         source=source,
         usage_count=memory.get("access_count", memory.get("recall_count", 0)),
         tags_json=json.dumps(memory.get("tags", [])),
-        **moment,
+        **{**moment, **more},
     )
 
 
@@ -86,6 +87,39 @@ def test_meta_01_uses_are_added_and_the_first_creation_stays(after):
     [row] = after("meta-01").values()
 
     assert (row["usage_count"], row["created_at"]) == (5, _milliseconds("2026-03-01T09:00:00Z"))
+
+
+def test_prune_04_of_idle_memories_only_those_of_the_named_kinds_go(evo):
+    """Not being read is not being false: a fact stays, however long nobody used it."""
+    kinds = {"semantic": "fact", "episodic": "procedure"}
+    for memory in CASES["prune-04"]["memories"]:
+        write(evo, memory, kind=kinds[memory["type"]])
+
+    evo.consolidate(
+        max_loss_fraction=1.0, max_rolling_loss_fraction=1.0, stale_min_age_days=30, stale_kinds=("procedure",)
+    )
+
+    assert evo.rows().keys() == {"a"}
+
+
+@pytest.mark.parametrize("case_id", ["ttl-01", "ttl-02"])
+def test_nothing_of_evos_expires(evo, case_id):
+    """evo has no expiry, so a word in the source is none either."""
+    for memory in CASES[case_id]["memories"]:
+        write(evo, {**memory, "metadata": {"expires_at": memory.get("expires_at")}})
+
+    evo.consolidate(max_loss_fraction=1.0, max_rolling_loss_fraction=1.0)
+
+    assert evo.rows().keys() == {memory["id"] for memory in CASES[case_id]["memories"]}
+
+
+def test_promo_01_nothing_is_promoted_and_the_pass_says_so(after, evo, caplog):
+    """evo's memories have no tier; a threshold for it is left out."""
+    assert after("promo-01").keys() == {"a", "b", "c", "d"}
+
+    assert "promote_min_use_count left out: this store moves no memory from tier to tier (evo has no tiers)" in (
+        " ".join(caplog.messages)
+    )
 
 
 def test_prune_03_what_a_person_added_survives_with_its_text(after):

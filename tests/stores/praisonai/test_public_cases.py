@@ -1,6 +1,6 @@
 """What goes wrong in public reports, where a PraisonAI memory can hold it: users, times, metadata, quality, sessions.
 
-PraisonAI has no tags, expiry, pins or use counts, so the cases of those do not apply here.
+PraisonAI has no tags, pins, kinds or use counts, so the cases of those do not apply here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Memory:
                     "created_at": _moment(row).timestamp(),
                     "updated_at": _moment(row).timestamp(),
                     "access_count": 0,
-                    "importance": metadata.pop("quality", 0.5),
+                    **({"importance": metadata.pop("quality")} if "quality" in metadata else {}),
                 }
                 for name, row, metadata in rows
             ]
@@ -110,9 +110,19 @@ def test_metadata_of_the_copy_is_kept_and_the_higher_quality_stays(memory, kind)
     assert "created_at" in memory.receipt.fields_left_out
 
 
-def test_an_unknown_quality_is_not_a_low_one(memory):
+@both_kinds
+@pytest.mark.parametrize("case", ["ttl-01", "ttl-02"])
+def test_an_expiry_in_the_metadata_is_the_callers_own(memory, kind, case):
+    """PraisonAI has no expiry and recalls such a memory for ever, so it is none that memfold acts on."""
+    after = memory.given(case, kind=kind, expires_at="2026-05-11T00:00:00Z").after_a_pass()
+
+    assert set(after.values()) == {("keep", None)}
+
+
+@both_kinds
+def test_an_unknown_quality_is_not_a_low_one(memory, kind):
     """prune-01: the memory without a quality stays; the one of 0.05 goes."""
-    memory.given("prune-01")
+    memory.given("prune-01", kind=kind)
 
     after = memory.after_a_pass(stale_max_importance=0.15, stale_min_age_days=30)
 
