@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import regex
 
-from memfold.lexicon import Language
-from memfold.numbers import NUMERIC, number_at
-from memfold.quantities import CURRENCIES, Form, fraction_at, money_at, ordinal_at, quantity_at
+from memfold.lexicon import Language, language
+from memfold.numbers import NUMERIC, digits, number_at
+from memfold.quantities import CURRENCIES, SYMBOLS, Form, fraction_at, money_at, ordinal_at, quantity_at
 from memfold.tokens import BOUNDARY, CAPITAL, COMMA, Token
 
 DATE, TIME = "date", "time"
@@ -30,6 +32,8 @@ def fold_forms(tokens: list[Token], lang: Language) -> list[Token]:
 
 def _form_at(tokens: list[Token], at: int, lang: Language) -> Form:
     token = tokens[at]
+    if token.kind == NUMERIC and _stands_alone(tokens, at, lang):
+        return Token(digits(token.word, lang), NUMERIC, token.marks), 1
     if token.kind == "date":
         return _iso_date(token)
     if token.kind == "numeric_date":
@@ -49,6 +53,26 @@ def _form_at(tokens: list[Token], at: int, lang: Language) -> Form:
         return _half_day_first(tokens, at, lang)
     found = number_at(tokens, at, lang)
     return None if found is None else _from_number(tokens, at, lang, *found)
+
+
+def _stands_alone(tokens: list[Token], at: int, lang: Language) -> bool:
+    """Whether a number is no part of a date, an hour or an amount: what follows is a word that makes none of them."""
+    if at + 1 == len(tokens):
+        return True
+    following = tokens[at + 1]
+    return following.kind == "word" and following.word[0] != "@" and following.word not in _after_numbers(lang.code)
+
+
+@cache
+def _after_numbers(code: str) -> frozenset[str]:
+    """Every word that may make one thing with the number in front of it."""
+    lang = language(code)
+    ordinals = ("st", "nd", "rd", "th", "er")
+    halves = ("am", "a.m.", "a.m", "pm", "p.m.", "p.m", "o'clock")
+    hours = ("uhr", "h", "heures", "heure", *"時点點")
+    return frozenset(DATE_LINKS).union(
+        ordinals, halves, hours, "年月日号k", lang.months, lang.units, lang.words("multipliers"), SYMBOLS, CURRENCIES
+    )
 
 
 def _from_number(tokens: list[Token], at: int, lang: Language, value: str, length: int) -> Form:

@@ -187,15 +187,16 @@ def detect(tokens: list[Token]) -> tuple[str, bool]:
     spoken = [token.word for token in tokens if token.kind in _SPOKEN and not token.marks & CAPITAL]
     hits = Counter(chain.from_iterable([_hints[word] for word in spoken]))
     words = len(spoken)
-    for token in tokens:
-        if token.kind in ("character", "kana"):
-            words += 1
-            hits[_unspaced_language(token)] += 1
-    for code in _ruled_out(tokens):
-        hits[code] = 0
+    if not "".join([token.word for token in tokens]).isascii():
+        for token in tokens:
+            if token.kind in ("character", "kana"):
+                words += 1
+                hits[_unspaced_language(token)] += 1
+        for code in _ruled_out(tokens):
+            hits[code] = 0
     if hits["ja"]:
         return ("ja", True) if 4 * (hits["ja"] + hits["zh"]) >= words else ("", False)
-    best = max(LANGUAGES, key=lambda code: hits[code])
+    best = max(LANGUAGES, key=hits.__getitem__)
     if 6 * hits[best] >= words and (hits[best] > 1 or best not in LATIN or hits[best] == words):
         return best, True
     if _is_plain_english(tokens, 3 / 5 if hits["en"] else 3 / 4):
@@ -222,11 +223,18 @@ LATIN = frozenset({"en", "de", "fr", "es"})
 
 def _is_plain_english(tokens: list[Token], share: float) -> bool:
     """Whether that share of the words is common English."""
+    words = [token.word for token in tokens if token.kind == "word" and not token.marks & CAPITAL]
+    known = sum([_common[word] for word in words])
+    return known > 1 and known >= share * len(words)
+
+
+def _is_common(word: str) -> bool:
     from memfold.spelling import is_common
 
-    words = [token.word for token in tokens if token.kind == "word" and not token.marks & CAPITAL]
-    known = sum(1 for word in words if is_common(word, "en"))
-    return known > 1 and known >= share * len(words)
+    return is_common(word, "en")
+
+
+_common = Memo(_is_common)
 
 
 def joined(words: Words) -> str:

@@ -18,7 +18,7 @@ def number_at(tokens: list[Token], at: int, lang: Language) -> tuple[str, int] |
         return None
     token = tokens[at]
     if token.kind == NUMERIC:
-        return _multiplied(tokens, at + 1, lang, _digits(token.word, lang), 1)
+        return _multiplied(tokens, at + 1, lang, digits(token.word, lang), 1)
     if token.kind == "word" and token.word.startswith("#"):
         return token.word[1:], 1
     if token.kind == "character":
@@ -90,7 +90,7 @@ def _is_colloquial(values: list[int]) -> bool:
     return len(values) > 1 and 0 < values[-1] < 10 and values[-2] >= 100
 
 
-def _digits(word: str, lang: Language) -> str:
+def digits(word: str, lang: Language) -> str:
     """A written number without its grouping; a form that two languages read in two ways stays as it is."""
     sign = word[0] if word[0] in "+-±" else ""
     bare = word[len(sign) :].replace("\u00a0", "").replace("'", "")

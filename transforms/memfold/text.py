@@ -101,7 +101,10 @@ def text_key(text: str) -> str:
 
     Signs, decimal points, question marks, emoji and the case of flags, paths, URLs and code are not punctuation.
     """
-    words = [part for token in scanned(text) for part in _key_words(token)]
+    tokens = scanned(text)
+    words = [token.word for token in tokens]
+    if not _KEY_KINDS.isdisjoint([token.kind for token in tokens]):
+        words = [part for token in tokens for part in _key_words(token)]
     if not words:
         words = ["", plain(text).strip()]
     return hashlib.blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -272,6 +275,9 @@ def _picture_bits(text: str) -> int:
 
 
 PICTURE = regex.compile(r"[\p{Extended_Pictographic}\p{So}]")
+
+
+_KEY_KINDS = frozenset({"emoticon", "hyphenated"})
 
 
 def _key_words(token: Token) -> list[str]:

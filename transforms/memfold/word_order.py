@@ -9,7 +9,10 @@ from memfold.tokens import BOUNDARY, COMMA, POSSESSIVE, Token
 def in_plain_order(tokens: list[Token], lang: Language) -> list[Token]:
     """The tokens with passives, owners and negated verbs turned into their plainest form."""
     if lang.code == "en":
-        tokens = _negated_verb(_possessive(_active(tokens, lang), lang), lang)
+        words = {token.word for token in tokens}
+        tokens = _active(tokens, lang) if "by" in words else tokens
+        tokens = _possessive(tokens, lang) if "of" in words else tokens
+        tokens = _negated_verb(tokens, lang) if "no" in words else tokens
     if lang.words("time_first"):
         tokens = _verb_after_subject(tokens, lang)
     return tokens
@@ -17,11 +20,12 @@ def in_plain_order(tokens: list[Token], lang: Language) -> list[Token]:
 
 def with_question(tokens: list[Token], lang: Language) -> list[Token]:
     """A question without its mark ("Is the job running") gets it."""
-    if lang.code != "en" or len(tokens) < 3 or any(token.word == "?" for token in tokens):
+    if lang.code != "en" or len(tokens) < 3:
         return tokens
-    if tokens[0].word in _AUXILIARIES and tokens[1].word in _SUBJECTS:
-        return [*tokens, Token("?", "question", 0)]
-    return tokens
+    asks = tokens[0].word in _AUXILIARIES and tokens[1].word in _SUBJECTS
+    if not asks or any(token.word == "?" for token in tokens):
+        return tokens
+    return [*tokens, Token("?", "question", 0)]
 
 
 _AUXILIARIES = frozenset(
