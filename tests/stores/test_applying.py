@@ -97,7 +97,10 @@ def test_a_scope_that_shrank_is_refused_and_the_others_are_applied(fill_sqlite, 
 
     report = night.apply()
 
-    assert report.scopes_refused == {"team": "1 of 3 memories would be lost now, more than the limit of 0.25"}
+    assert report.scopes_refused == {
+        "team": "as the rows stand now, 1 of 3 memories would be lost (0.333333), the limit is 0.25; "
+        "at that limit a scope of fewer than 4 memories never loses one"
+    }
     assert report.scopes_applied == ["ops"]
     assert {"bob", "eve"} & filled.contents().keys() == {"bob"}
 
@@ -109,7 +112,10 @@ def test_strict_entries_count_every_row_that_goes(fill_sqlite, a_pass):
 
     report = night.plan(merge={"bob": "ann"}).apply()
 
-    assert report.scopes_refused == {"team": "1 of 2 memories would be lost now, more than the limit of 0.25"}
+    assert report.scopes_refused == {
+        "team": "as the rows stand now, 1 of 2 memories would be lost (0.5), the limit is 0.25; "
+        "at that limit a scope of fewer than 4 memories never loses one"
+    }
 
 
 def test_a_scope_of_many_transactions_is_measured_as_a_whole(fill_sqlite, a_pass):
@@ -141,7 +147,7 @@ def test_a_scope_that_shrinks_between_two_transactions_is_refused_from_there(fil
 
     assert (report.merged, report.scopes_refused) == (
         1,
-        {"team": "2 of 7 memories would be lost now, more than the limit of 0.25"},
+        {"team": "as the rows stand now, 2 of 7 memories would be lost (0.285714), the limit is 0.25"},
     )
     assert {"bob", "dan"} & filled.contents().keys() == {"dan"}
 
@@ -155,7 +161,9 @@ def test_a_scope_is_refused_before_its_first_transaction(fill_sqlite, a_pass):
 
     report = night.plan(merge={"bob": "ann", "dan": "cat"}, lost=["bob", "dan"]).apply()
 
-    assert report.scopes_refused == {"team": "2 of 7 memories would be lost now, more than the limit of 0.25"}
+    assert report.scopes_refused == {
+        "team": "as the rows stand now, 2 of 7 memories would be lost (0.285714), the limit is 0.25"
+    }
     assert filled.everything() == before
 
 
@@ -168,7 +176,7 @@ def test_slow_erosion_is_refused(fill_sqlite, a_pass):
     report = a_pass(filled.store, "night-2", limits=limits).plan(prune={"bob": "stale"}, lost=["bob"]).apply()
 
     assert report.scopes_refused == {
-        "team": "2 memories would be lost within 30 days, more than the limit of 0.4",
+        "team": "as the rows stand now, 2 of 4 memories would be lost over 30 days (0.5), the limit is 0.4",
     }
 
 
@@ -179,7 +187,9 @@ def test_expired_memories_have_a_limit_of_their_own(fill_sqlite, a_pass):
 
     report = night.apply()
 
-    assert report.scopes_refused == {"team": "2 of 3 memories would go as expired now, more than the limit of 0.5"}
+    assert report.scopes_refused == {
+        "team": "as the rows stand now, 2 of 3 memories are expired (0.666667), the limit is 0.5"
+    }
 
 
 def test_a_pinned_memory_is_not_removed_whatever_the_plan_says(fill_sqlite, a_pass):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from memfold import gate
 from memfold.memory import Memory
 from memfold.policy import Policy
 from memfold.rewrite import fold
@@ -31,7 +32,10 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What a run takes from one scope: ``entries`` is what the scope held before it took anything."""
+    """What a run takes from one scope: ``entries`` is what the scope held before it took anything.
+
+    ``lost`` is the figure in force: the strict one where the policy asks for it.
+    """
 
     entries: int
     lost: int
@@ -78,24 +82,16 @@ def counts_as_lost(row: PlannedRow, policy: Policy) -> bool:
 
 
 def why_refused(losses: Losses, policy: Policy) -> str | None:
-    """The limit that the losses of a scope are above, in words; None where all are kept."""
-    entries, lost = losses.entries, losses.lost
-    if lost and lost / max(entries, lost) > policy.max_loss_fraction:
-        return f"{lost} of {entries} memories would be lost now, more than the limit of {policy.max_loss_fraction:g}"
-    if policy.max_lost_rows is not None and lost > policy.max_lost_rows:
-        return f"{lost} memories would be lost now, more than the limit of {policy.max_lost_rows}"
-    recently = losses.lost_recently + lost
-    if lost and recently / (entries + losses.lost_recently) > policy.max_rolling_loss_fraction:
-        return (
-            f"{recently} memories would be lost within {policy.rolling_days} days, "
-            f"more than the limit of {policy.max_rolling_loss_fraction:g}"
-        )
-    if losses.expired and losses.expired / max(entries, losses.expired) > policy.max_expired_fraction:
-        return (
-            f"{losses.expired} of {entries} memories would go as expired now, "
-            f"more than the limit of {policy.max_expired_fraction:g}"
-        )
-    return None
+    """The limits that the losses of a scope are above, as the gate says it; None where all are kept."""
+    counts = gate.Counts(
+        entries_before=max(losses.entries, losses.lost, losses.expired),
+        expired=losses.expired,
+        lost=losses.lost,
+        lost_strict=losses.lost,
+        lost_recently=losses.lost_recently,
+    )
+    failed = [check.says for check in gate.limits(counts, policy) if not check.passed]
+    return f"as the rows stand now, {'; '.join(failed)}" if failed else None
 
 
 def _drift(row: PlannedRow, rows: Mapping[str, StoredRow], policy: Policy) -> str | None:
