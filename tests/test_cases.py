@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.model_server import Asked, serving
 
 from memfold.errors import BadRecord
 from memfold.policy import Policy
 from memfold_flows import pipeline
+from memfold_flows.proposer.asking import ModelFailed
+from memfold_flows.proposer.options import Embeddings, ProposerOptions
 from memfold_flows.receipts import Receipt, State
 from memfold_flows.runs import RunDirectory
 from memfold_flows.stores import open_store
@@ -26,10 +29,6 @@ CASES = [json.loads(line) for line in (Path(__file__).parent / "data/gold/cases.
 
 #: Cases that a part decides which is not built yet, and the part.
 WAITS_FOR = {
-    "fault-01": "the model that proposes",
-    "fault-05": "the model that proposes",
-    "fault-06": "the model that proposes",
-    "fault-08": "the model that proposes",
     "fault-09": "plans edited by hand (each of its passes prunes rows that somebody named)",
 }
 
@@ -73,7 +72,9 @@ def test_every_case_is_here() -> None:
     assert set(WAITS_FOR) <= {case["id"] for case in CASES}
 
 
-SPECIAL = {"fault-10", "fault-11", "fault-13", "fault-17"}
+#: Cases in which a model answers; its answer is in the case.
+MODEL = {case["id"] for case in CASES if case["setup"].get("llm")}
+SPECIAL = {"fault-10", "fault-11", "fault-13", "fault-17", *MODEL}
 CONTENT = {case["id"] for case in CASES} - SPECIAL
 
 
@@ -206,6 +207,37 @@ def test_a_damaged_line_stops_the_pass_and_is_named(case: dict[str, Any], tmp_pa
     assert archive.read_bytes() == before
 
 
+@pytest.mark.parametrize("case", _named(MODEL))
+def test_a_model_cannot_hurt_a_store(case: dict[str, Any], tmp_path: Path) -> None:
+    """Empty, wiping and forgetful answers: the run fails, or shows what was refused and why; no byte changes."""
+    archive = _archive(case, tmp_path)
+    before = archive.read_bytes()
+    with serving(lambda asked: _in_labels(case, asked)) as model:
+        proposer = ProposerOptions(
+            url=model.url, model="tester", uses=("judge", "rewrite"), embeddings=Embeddings(model="vectors")
+        )
+        if case["expect"]["error"]:
+            with pytest.raises(ModelFailed, match="nothing was written, and replay batches stay"):
+                _run(case, archive, tmp_path / "run", proposer=proposer)
+        else:
+            receipt, run = _run(case, archive, tmp_path / "run", proposer=proposer)
+            refused = [f"merge_rejected:{row['detail'].split(',')[0]}" for row in run.read("proposals").to_pylist()]
+            assert receipt.state == State.NOTHING_TO_DO
+            assert case["expect"]["report"] == refused
+        assert model.asked
+
+    assert archive.read_bytes() == before
+
+
+def _in_labels(case: dict[str, Any], asked: Asked) -> Any:
+    """The answer of a case, which names memories by their ids, in the labels of the question."""
+    answer = case["setup"]["llm"]["returns"]
+    texts = {memory["id"]: memory["text"] for memory in case["memories"]}
+    if not isinstance(answer, dict) or "merge" not in answer:
+        return answer
+    return {"merge": [{**each, "ids": [asked.label(texts[name]) for name in each["ids"]]} for each in answer["merge"]]}
+
+
 @pytest.mark.parametrize("case", _named({"fault-17"}))
 def test_a_second_pass_finds_nothing_to_do(case: dict[str, Any], tmp_path: Path) -> None:
     """What one pass left is left alone by the next."""
@@ -257,12 +289,18 @@ def _consolidate(case: dict[str, Any], folder: Path, *, between: Any = None, **p
 
 
 def _run(
-    case: dict[str, Any], archive: Path, folder: Path, *, between: Any = None, **policy: Any
+    case: dict[str, Any],
+    archive: Path,
+    folder: Path,
+    *,
+    between: Any = None,
+    proposer: ProposerOptions | None = None,
+    **policy: Any,
 ) -> tuple[Receipt, RunDirectory]:
     now = _instant(case["setup"]["now"])
     store = open_store(f"jsonl:{archive}", in_place=True)
     run = RunDirectory.create(folder, folder.name)
-    pipeline.plan(store, run, replace(_policy(case, now), **policy), clock=lambda: now)
+    pipeline.plan(store, run, replace(_policy(case, now), **policy), clock=lambda: now, proposer=proposer)
     if between is not None:
         between(archive)
         store = open_store(f"jsonl:{archive}", in_place=True)

@@ -126,7 +126,8 @@ def to_judge(known: Known, policy: Policy) -> list[Question]:
     rows = _rows(known.snapshot, {memory_id for pair in asked for memory_id in pair}, policy)
     by_wall: defaultdict[tuple[Any, ...], list[tuple[str, str]]] = defaultdict(list)
     for one, other in asked:
-        if one in rows and other in rows and _is_open(rows[one], rows[other], policy):
+        # What is near by its words has a verdict, which stands where a check bears it out; the rest is anybody's guess.
+        if one in rows and other in rows and _is_open(rows[one], rows[other], policy, is_judged=(one, other) in found):
             by_wall[walls_of(rows[one], policy)].append((one, other))
     told = _told(known.evidence)
     return [
@@ -178,10 +179,10 @@ def to_rewrite(known: Known, policy: Policy, *, apart: Iterable[tuple[str, str]]
 # ------------------------------------------------------------------------------------------------ what may be asked
 
 
-def _is_open(one: Row, other: Row, policy: Policy) -> bool:
+def _is_open(one: Row, other: Row, policy: Policy, *, is_judged: bool) -> bool:
     if walls_of(one, policy) != walls_of(other, policy) or (_stays(one) and _stays(other)):
         return False
-    look = veto.of_pair(said(one), said(other), same_day=is_same_day(one, other, policy))
+    look = veto.of_pair(said(one), said(other), same_day=is_same_day(one, other, policy)) if is_judged else veto.Look()
     return look.objection is None
 
 
