@@ -76,11 +76,14 @@ def take_snapshot(store: MemoryStore, run: RunDirectory, policy: Policy, scopes:
 def match(run: RunDirectory) -> Path:
     """Judge the pairs that are worth it, and gather the clusters."""
     from memfold import clusters, sightings
+    from memfold_flows.reading import read_texts
 
     snapshot, policy = run.read("snapshot"), policy_of(run)
     proposals = run.read("proposals") if run.file("proposals").exists() else None
     rejected = run.read("rejected")
-    matches = clusters.match_rows(snapshot, rejected, policy, proposals=proposals, report=progress.report)
+    matches = clusters.match_rows(
+        snapshot, rejected, policy, proposals=proposals, read_texts=read_texts, report=progress.report
+    )
     run.write("sightings", sightings.find(snapshot, run.read("evidence"), policy))
     run.write("texts", matches.texts)
     run.write("pairs", matches.pairs)

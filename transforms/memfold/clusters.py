@@ -14,7 +14,7 @@ from memfold.grouping import Grouping
 from memfold.links import NOTHING_PROPOSED, Links, Proposed
 from memfold.policy import Policy
 from memfold.rows import Nodes, Rows, fold_copies, read_rows
-from memfold.text import Report, ignore
+from memfold.text import ReadTexts, Report, ignore, read_with_keys
 from memfold.token_sets import token_sets
 
 I64 = NDArray[np.int64]
@@ -35,6 +35,7 @@ def match_rows(
     policy: Policy,
     *,
     proposals: pa.Table | None = None,
+    read_texts: ReadTexts = read_with_keys,
     report: Report = ignore,
 ) -> Matches:
     """Find, judge and group the memories of a snapshot that say the same.
@@ -42,7 +43,7 @@ def match_rows(
     The order of the input does not matter, and what happens in one scope follows from its own memories alone.
     ``proposals`` (``frames.PROPOSALS``): what a model said of some pairs; the accepted ones are judged pairs as well.
     """
-    rows = read_rows(snapshot, rejected, policy, report=report)
+    rows = read_rows(snapshot, rejected, policy, read_texts=read_texts, report=report)
     report("comparing", 0, len(snapshot))
     nodes = fold_copies(rows, policy)
     proposed = NOTHING_PROPOSED if proposals is None else _proposed(rows, nodes, proposals)
@@ -116,7 +117,7 @@ class _Matcher:
         self.sets, self.set_of = token_sets(rows.corpus, rows.text[nodes.leader])
         self.known = np.empty(0, np.int64)
         self.parts: list[Links] = []
-        self.grouping = Grouping(rows.survivor_order[nodes.leader].tolist(), _kept_apart(rows, nodes))
+        self.grouping = Grouping(_survivor_order(rows, nodes).tolist(), _kept_apart(rows, nodes))
         self._add(proposed.pairs, is_proposed=True)
 
     def propose(self, group_of: I64, open_nodes: I64) -> I64:
@@ -168,6 +169,14 @@ class _Matcher:
         )
         self.parts.append(judged)
         self.grouping.add(judged)
+
+
+def _survivor_order(rows: Rows, nodes: Nodes) -> I64:
+    """The place of each node among all. Copies that are nodes of their own stand together, the one to stay first."""
+    place = rows.survivor_order[nodes.leader]
+    best = np.full(nodes.copy_code.max(initial=-1) + 1, len(rows.text))
+    np.minimum.at(best, nodes.copy_code, place)
+    return np.argsort(np.lexsort((rows.copy_order[nodes.leader], best[nodes.copy_code])))
 
 
 def _kept_apart(rows: Rows, nodes: Nodes) -> dict[int, set[int]]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memfold import text
 from memfold.memory import microseconds
 from memfold.policy import Policy
-from memfold.text import Corpus, Report, ignore
+from memfold.text import Corpus, ReadTexts, Report, ignore
 
 I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -78,12 +78,19 @@ class Nodes:
     of_row: I64  # node of each row, -1 for a row that takes no part
 
 
-def read_rows(snapshot: pa.Table, rejected: pa.Table, policy: Policy, *, report: Report = ignore) -> Rows:
+def read_rows(
+    snapshot: pa.Table,
+    rejected: pa.Table,
+    policy: Policy,
+    *,
+    read_texts: ReadTexts = text.read_with_keys,
+    report: Report = ignore,
+) -> Rows:
     """A snapshot in the order of its ids, whatever order it came in."""
     snapshot = snapshot.select(COLUMNS).take(pc.sort_indices(snapshot.column("memory_id"))).combine_chunks()
     strings, content, title = _strings(snapshot)
     is_blank = np.array([text.is_blank(string) for string in strings], bool)
-    corpus, text_keys = text.read_with_keys(strings, report=report)
+    corpus, text_keys = read_texts(strings, report=report)
     judged = np.where(is_blank[content], np.where(title >= 0, title, content), content)
     expires_at = _integers(snapshot, "expires_at")
     is_expired = (expires_at != UNKNOWN) & (expires_at <= np.int64(microseconds(policy.as_of) or 0))

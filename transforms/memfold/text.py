@@ -82,6 +82,8 @@ class Corpus:
     vocabulary: Vocabulary
 
 
+#: Reads texts as ``read_with_keys`` does, and says how far it is.
+ReadTexts = Callable[..., "tuple[Corpus, list[str]]"]
 #: Takes a stage, how much of it is done, and how much there is, if that is known.
 Report = Callable[[str, int, int | None], None]
 TEXTS_PER_REPORT = 1000
@@ -130,6 +132,30 @@ def read_with_keys(texts: Sequence[str], *, report: Report = ignore) -> tuple[Co
             reader.read(text)
             keys.append(text_key(text))
     return reader.corpus(), keys
+
+
+def joined(parts: Sequence[Corpus]) -> Corpus:
+    """Several corpora as one, in their order: the very corpus that all their texts give together."""
+    ids: dict[str, int] = {}
+    places = [np.array([ids.setdefault(word, len(ids)) for word in part.vocabulary.words], np.int32) for part in parts]
+    classes, hashes = np.zeros(len(ids), np.uint32), np.zeros(len(ids), np.uint64)
+    for place, part in zip(places, parts, strict=True):
+        classes[place] |= part.vocabulary.classes
+        hashes[place] = part.vocabulary.hashes
+    tokens = np.concatenate([place[part.tokens] for place, part in zip(places, parts, strict=True)])
+    lengths = np.concatenate([np.diff(part.token_offsets) for part in parts])
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    key_offsets, keys = _distinct_per_text(offsets, tokens)
+    return Corpus(
+        token_offsets=offsets,
+        tokens=tokens,
+        kinds=np.concatenate([part.kinds for part in parts]),
+        marks=np.concatenate([part.marks for part in parts]),
+        key_offsets=key_offsets,
+        keys=keys,
+        traits=np.concatenate([part.traits for part in parts]),
+        vocabulary=Vocabulary(words=list(ids), classes=classes, hashes=hashes),
+    )
 
 
 @contextmanager
