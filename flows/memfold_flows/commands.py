@@ -227,22 +227,39 @@ def list_stores(*, as_json: bool) -> None:
         known.setdefault(each.manifest.store, []).append(each.run_id)
     if as_json:
         described = [
-            {"scheme": kind.scheme, "summary": kind.summary, "example": kind.example, "options": dict(kind.options())}
+            {
+                "scheme": kind.scheme,
+                "summary": kind.summary,
+                "example": kind.example,
+                "options": dict(kind.url_options()),
+            }
             for kind in kinds
         ]
         print_json({"kinds": described, "stores": [{"store": url, "runs": runs} for url, runs in known.items()]})
         return
     from memfold_flows import console
 
-    console.table(
-        ("store", "what it is", "options"),
-        [(kind.example, kind.summary, ", ".join(kind.options()) or "none") for kind in kinds],
-    )
+    console.table(("store", "what it is"), [(kind.example, kind.summary) for kind in kinds])
+    console.say("\nOptions, as in sqlite:notes.db?table=notes:")
+    console.table(("store", "options", "what they mean"), _options_in_brief(kinds))
     if known:
         console.say("")
         console.table(
             ("stores with runs", "runs", "latest"), [(url, str(len(ids)), ids[-1]) for url, ids in known.items()]
         )
+
+
+def _options_in_brief(kinds: Sequence[stores.StoreKind]) -> list[tuple[str, str, str]]:
+    """The options of all kinds of stores, those together that mean the same."""
+    schemes: dict[tuple[str, str], list[str]] = {}
+    for kind in kinds:
+        for option in kind.url_options().items():
+            schemes.setdefault(option, []).append(kind.scheme)
+    names: dict[tuple[str, str], list[str]] = {}
+    for (name, meaning), known in schemes.items():
+        shown = meaning.replace(f"the column of {name}", "the column of that name")
+        names.setdefault((", ".join(known), shown), []).append(name)
+    return [(known, ", ".join(together), meaning) for (known, meaning), together in names.items()]
 
 
 def judge(pairs: Path, *, out: Path | None, as_json: bool) -> None:

@@ -376,7 +376,7 @@ def test_init_makes_an_empty_store_once(command: Command, tmp_path: Path) -> Non
 
 
 def test_stores_lists_every_kind_and_the_stores_with_runs(command: Command, notes: Path) -> None:
-    """With its example and its options."""
+    """With its example, and the options of its URL with what they mean; what a flag says is none of them."""
     command("plan", f"jsonl:{notes}")
 
     listed = json.loads(command("stores", "--json").out)
@@ -384,7 +384,12 @@ def test_stores_lists_every_kind_and_the_stores_with_runs(command: Command, note
     assert {"sqlite", "jsonl", "parquet", "praisonai"} <= {kind["scheme"] for kind in listed["kinds"]}
     [known] = listed["stores"]
     assert known["store"].endswith("notes.jsonl")
-    assert "jsonl:export.jsonl" in command("stores").out
+    options = {kind["scheme"]: set(kind["options"]) for kind in listed["kinds"]}
+    assert (options["jsonl"], options["parquet"], options["evo"]) == ({"scope"}, {"scope"}, set())
+    out = command("stores").out
+    assert "jsonl:export.jsonl" in out
+    assert "the fields that make the scope" in out
+    assert "in_place" not in out
 
 
 def test_show_says_what_became_of_a_run(command: Command, tea: Kitchen) -> None:

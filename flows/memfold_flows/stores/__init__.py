@@ -16,6 +16,9 @@ from memfold.errors import BadUsage
 from memfold_flows.stores import urls
 from memfold_flows.stores.base import MemoryStore
 
+#: Options that say where and how one pass writes or reads: ``--out``, ``--in-place`` and ``--skip-bad``.
+_FLAGS = frozenset({"out", "in_place", "skip_bad", "set_aside"})
+
 
 @dataclass(frozen=True, slots=True)
 class StoreKind:
@@ -27,9 +30,13 @@ class StoreKind:
     module: str
 
     def options(self) -> Mapping[str, str]:
-        """The options of this kind of URL, each with what it means."""
+        """The options of this kind of store, each with what it means."""
         found: Mapping[str, str] = import_module(self.module).OPTIONS
         return found
+
+    def url_options(self) -> Mapping[str, str]:
+        """Those that belong in a URL; the others say what one command does, and are flags of it."""
+        return {name: meaning for name, meaning in self.options().items() if name not in _FLAGS}
 
 
 KINDS = {
