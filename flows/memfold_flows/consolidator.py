@@ -131,6 +131,12 @@ def _sqlite_store(memory: Any) -> MemoryStore | None:
     if ":memory:" in files.values():
         raise BadUsage("a Memory that lives in :memory: has no files that could be consolidated; it was not read")
     exist = [Path(file).exists() for file in files.values()]
+    if not any(exist) and not all(Path(file).is_absolute() for file in files.values()):
+        # PraisonAI opens them where it happens to work at that moment; this may be another folder than then.
+        raise BadUsage(
+            f"{memory.short_db} and {memory.long_db} are not in {Path.cwd()}; nothing was read or created. "
+            "Give the Memory absolute paths, or work in the folder where it was first used"
+        )
     if not any(exist):
         return None
     if not all(exist):

@@ -183,6 +183,26 @@ def test_a_memory_in_which_nothing_was_stored_is_left_without_files(live_memory,
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_relative_path_that_leads_nowhere_is_an_error(tmp_path, monkeypatch):
+    """PraisonAI keeps what it has opened; seen from another folder the memory only looks as if it were empty."""
+    for folder in ("here", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    from praisonaiagents.memory import Memory
+
+    memory = Memory({"provider": "sqlite", "short_db": "short.db", "long_db": "long.db"})
+    memory.store_long_term(TEXT, metadata=dict(ANN))
+    memory.store_short_term(TEXT, metadata=dict(ANN))
+    assert consolidator().consolidate(memory).entries_before == 2
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    with pytest.raises(BadUsage, match=r"short\.db and long\.db are not in .*/elsewhere; nothing was read or created"):
+        consolidator().consolidate(memory)
+
+    memory.close_connections()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_the_context_can_be_logged(live_memory):
     """People log it as extra=result.context; a key that a log record has itself would raise or hide it."""
     live_memory.store_long_term(TEXT, metadata=dict(ANN))

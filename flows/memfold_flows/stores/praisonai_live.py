@@ -17,12 +17,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from threading import Lock, RLock
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from memfold.errors import BadRecord, BadUsage, StoreError
+from memfold.errors import BadRecord, BadUsage, StoreError, Transient
 from memfold.memory import Memory
 from memfold_flows.stores.base import StoredRow, StoreTraits, Update
 from memfold_flows.stores.batches import memories_batch
@@ -54,6 +55,7 @@ _TIER_NAMES = {
     "memory_type": {tier: tier for tier in TIERS},
     "tier": {SHORT_TERM: "short", LONG_TERM: "long"},
 }
+_BUSY_SECONDS = 2.0
 _REMOVED_AND_STAY = "The rows that were removed have a twin that stays, and full copies in the run directory."
 
 
@@ -88,7 +90,7 @@ class LiveStore:
     def __init__(self, memory: object, calls: Calls) -> None:
         self.url = f"live:{calls.kind}"
         self._calls = calls
-        self._connection = _ledger_of(memory)
+        self._ledger = _ledger_of(memory)
         #: Why rows of the last snapshot are left alone, and how many.
         self.left_alone: Counter[str] = Counter()
 
@@ -100,27 +102,34 @@ class LiveStore:
 
     @contextmanager
     def ledger(self) -> Iterator[Bookkeeping]:
-        """The bookkeeping of this object, which ends with it."""
-        yield Bookkeeping(SqliteTables(self._connection))
+        """The bookkeeping of this object, which ends with it.
+
+        Raises:
+            Transient: another pass of this process is writing.
+        """
+        with self._ledger.alone() as connection:
+            yield Bookkeeping(SqliteTables(connection))
 
     @contextmanager
     def transaction(self) -> Iterator[LiveTransaction]:
         """Deletes that are made at the end of the block, each looked up in the listing after.
 
         Raises:
+            Transient: another pass of this process is writing.
             StoreError: a delete did nothing, or removed more than its row; no further one was made.
         """
-        self._connection.execute("begin")
-        try:
-            ledger = Bookkeeping(SqliteTables(self._connection))
-            ledger.prepare()
-            transaction = LiveTransaction(_read(self._calls), ledger)
-            yield transaction
-            transaction.remove(self._calls)
-            self._connection.execute("commit")
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("rollback")
+        with self._ledger.alone() as connection:
+            connection.execute("begin")
+            try:
+                ledger = Bookkeeping(SqliteTables(connection))
+                ledger.prepare()
+                transaction = LiveTransaction(_read(self._calls), ledger)
+                yield transaction
+                transaction.remove(self._calls)
+                connection.execute("commit")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("rollback")
 
     def close(self) -> None:
         """The memory belongs to its agent."""
@@ -309,16 +318,32 @@ def _encode(entry: Mapping[str, Any]) -> bytes:
     return json.dumps(entry, default=str).encode()
 
 
-_ledgers: WeakKeyDictionary[Any, sqlite3.Connection] = WeakKeyDictionary()
+class _Ledger:
+    """The ledger of one object, which one pass uses at a time."""
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._lock = RLock()
+
+    @contextmanager
+    def alone(self) -> Iterator[sqlite3.Connection]:
+        # With an end to the waiting: a pass that holds it may itself wait for the loop that this thread belongs to.
+        if not self._lock.acquire(timeout=_BUSY_SECONDS):
+            raise Transient("another pass is writing this memory; nothing was written. Try again in a moment.")
+        try:
+            yield self._connection
+        finally:
+            self._lock.release()
 
 
-def _ledger_of(memory: object) -> sqlite3.Connection:
+_ledgers: WeakKeyDictionary[Any, _Ledger] = WeakKeyDictionary()
+_ledgers_lock = Lock()
+
+
+def _ledger_of(memory: object) -> _Ledger:
     """The ledger that this object was given on its first pass, so that the limit over 30 days holds between passes."""
     try:
-        return _ledgers.setdefault(memory, _new_ledger())
+        with _ledgers_lock:
+            return _ledgers.setdefault(memory, _Ledger())
     except TypeError:  # it cannot be remembered by: each of its passes stands alone
-        return _new_ledger()
-
-
-def _new_ledger() -> sqlite3.Connection:
-    return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        return _Ledger()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -233,6 +235,22 @@ def test_the_limit_over_thirty_days_holds_between_the_passes_over_one_object():
 
     assert (result.rejected, len(shelf.entries)) == (True, 6)
     assert "30 days" in result.reason
+
+
+def test_passes_of_several_threads_take_turns():
+    """What one of them removed is gone for the others; none fails, and nothing else leaves."""
+    shelf = Shelf(*copies())
+    begin = Barrier(3)
+
+    def merged_by(_: int) -> int:
+        begin.wait()
+        return consolidate(shelf).merged
+
+    with ThreadPoolExecutor(3) as threads:
+        merged = list(threads.map(merged_by, range(3)))
+
+    assert sorted(merged) == [0, 0, 1]
+    assert shelf.entries == copies()[:3]
 
 
 def test_the_async_listing_is_awaited_on_the_callers_loop():
