@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memfold import frames, gate, models
+from memfold import convergence, frames, gate, models
 from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError, PlanDamaged
 from memfold.policy import Policy
 from memfold_flows import changes as feed
@@ -138,7 +138,11 @@ def judge(store: MemoryStore, run: RunDirectory, scopes: Collection[str] | None,
     """Ask the gate, and seal the run: from now on its plan cannot change unnoticed."""
     progress.report("checking", 0)
     policy, now = policy_of(run), clock()
-    verdict = gate.judge(run.read("plan"), run.read("tally"), snapshot=run.read("snapshot"), policy=policy, now=now)
+    snapshot = run.read("snapshot")
+    held_before = _held_before(store) if scopes is None and not snapshot.num_rows else ()
+    verdict = gate.judge(
+        run.read("plan"), run.read("tally"), snapshot=snapshot, policy=policy, now=now, held_before=held_before
+    )
     run.write("tally", verdict.tally)
     report = replace(read_report(run, store=store.url), left_alone=dict(getattr(store, "left_alone", {})))
     write_bytes(run.path / "plan.md", summaries.plan(report).encode())
@@ -348,6 +352,18 @@ def _batches(store: MemoryStore, scopes: Collection[str] | None) -> Iterator[pa.
         return store.snapshot(scopes)
     wanted = pa.array(sorted(scopes), pa.string())
     return (batch.filter(pc.is_in(batch["scope"], value_set=wanted)) for batch in store.snapshot())
+
+
+def _held_before(store: MemoryStore) -> set[str]:
+    """The scopes that held memories after their last pass, but those for which a pass was refused since as empty."""
+    nothing = convergence.fingerprint([])
+    with store.ledger() as ledger:
+        states = {scope: ledger.state(scope) for scope in ledger.scopes_noted()} if ledger else {}
+    return {
+        scope
+        for scope, state in states.items()
+        if state.last_digest not in (None, nothing) and (state.refusal is None or state.refusal.digest != nothing)
+    }
 
 
 def _held_back(run: RunDirectory) -> tuple[Drift, ...]:

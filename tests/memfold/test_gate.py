@@ -226,10 +226,10 @@ class TestFigures:
 
     def test_a_store_that_reads_as_empty_but_should_not_is_refused(self, decide):
         """An unmounted disk is no reason to forget everything."""
-        verdict = decide([]).judged(entries_last_seen={"team": 412, "new": 0})
+        verdict = decide([]).judged(held_before={"team"})
 
         assert [scope.scope for scope in verdict.scopes] == ["team"]
-        assert failures(verdict) == {"emptiness": "it reads as empty, but held 412 memories when last seen"}
+        assert failures(verdict) == {"emptiness": "it reads as empty, but held memories after its last pass"}
 
     def test_a_time_that_has_not_come_is_refused(self, decide, memory):
         """What would expire by then has not expired; equal to the clock is fine."""

@@ -127,7 +127,7 @@ def test_what_a_person_keeps_apart_stays_apart_when_a_third_copy_comes(tea: Kitc
         run, _ = nights.plan(tea.store)
         nights.apply(tea.store, run)
 
-    assert {memory_id for memory_id in tea.ids if memory_id.startswith("tea")} == {"tea-1", "tea-2", "tea-4"}
+    assert {memory_id for memory_id in tea.ids if memory_id.startswith("tea")} == {"tea-2", "tea-3", "tea-4"}
 
 
 def test_a_second_undo_changes_nothing(tea: Kitchen, nights: Nights) -> None:
@@ -514,3 +514,18 @@ def _with_copies(rows: int) -> list[dict[str, Any]]:
         text = texts[of] if number < own else texts[of].upper() + "."
         memories.append({"id": f"m-{number}", "text": text, "scope": f"shop-{of % 10}", "use_count": of % 5})
     return memories
+
+
+def test_a_store_that_reads_as_empty_but_held_memories_is_refused_once(tea: Kitchen, nights: Nights) -> None:
+    """An alert, not a pass; an owner who did empty the store is told once."""
+    nights.apply(tea.store, nights.plan(tea.store)[0])
+    for memory_id in tea.ids:
+        tea.forget(memory_id)
+
+    run, report = nights.plan(tea.store)
+    receipt = nights.apply(tea.store, run)
+    _, again = nights.plan(tea.store)
+
+    assert receipt.state == State.REJECTED
+    assert report.scopes[0].refused == ("it reads as empty, but held memories after its last pass",)
+    assert again.verdict == "nothing to do"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -73,12 +73,11 @@ def judge(
     snapshot: pa.Table,
     policy: Policy,
     now: datetime,
-    entries_last_seen: Mapping[str, int] | None = None,
+    held_before: Collection[str] = (),
 ) -> Verdict:
     """Ask every check of every scope.
 
-    ``entries_last_seen`` is what the store's ledger last counted in the scopes that were asked for: one that held
-    memories then and reads as empty now is refused.
+    ``held_before``: scopes that held memories after their last pass; one that reads as empty now is refused.
 
     Raises:
         PlanDamaged: a relation lacks a column.
@@ -86,18 +85,16 @@ def judge(
     _require_columns("plan", plan, PLAN.names)
     _require_columns("tally", tally, TALLY.names)
     _require_columns("snapshot", snapshot, inspection.SNAPSHOT_COLUMNS)
-    last_seen = entries_last_seen or {}
     rows = {row["scope"]: row for row in tally.to_pylist()}
     counted = inspection.counts(plan)
     row_checks = inspection.checks(plan, snapshot, policy)
-    emptied = {scope for scope, entries in last_seen.items() if entries > 0}
     scopes = []
-    for scope in sorted({*rows, *row_checks, *emptied}):
+    for scope in sorted({*rows, *row_checks, *held_before}):
         row = rows.get(scope) or _nothing(scope)
         figures = _check_figures(row, counted.get(scope))
         checks = (
             _check_clock(policy, now),
-            _check_emptiness(row, last_seen.get(scope, 0)),
+            _check_emptiness(row, held_before=scope in held_before),
             *row_checks.get(scope, ()),
             figures,
             *(limits(_counts(row), policy) if figures.passed else ()),
@@ -163,11 +160,11 @@ def _check_clock(policy: Policy, now: datetime) -> Check:
     return Check("clock", passed, f"as_of {policy.as_of.isoformat()} {relation} the clock, {now.isoformat()}")
 
 
-def _check_emptiness(row: Mapping[str, Any], last_seen: int) -> Check:
+def _check_emptiness(row: Mapping[str, Any], *, held_before: bool) -> Check:
     entries = row["entries_before"]
-    if entries == 0 and last_seen > 0:
-        return Check("emptiness", False, f"it reads as empty, but held {last_seen} memories when last seen")
-    return Check("emptiness", True, f"it holds {entries} memories, {last_seen} when last seen")
+    if entries == 0 and held_before:
+        return Check("emptiness", False, "it reads as empty, but held memories after its last pass")
+    return Check("emptiness", True, f"it holds {entries} memories")
 
 
 def _check_figures(row: Mapping[str, Any], counted: Mapping[str, int] | None) -> Check:

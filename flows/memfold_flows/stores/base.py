@@ -185,6 +185,10 @@ class Ledger(Protocol):
         """What the passes over a scope left behind; of a scope that never had one, the state of the beginning."""
         ...
 
+    def scopes_noted(self) -> list[str]:
+        """The scopes that a pass left a state behind in."""
+        ...
+
     def noted_by(self, scope: str) -> str | None:
         """The run that ``note_state`` named last for this scope."""
         ...

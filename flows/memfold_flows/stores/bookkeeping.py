@@ -209,6 +209,9 @@ class Bookkeeping:
         )
         return _state(rows[0]) if rows else ScopeState()
 
+    def scopes_noted(self) -> list[str]:
+        return [row[0] for row in self._read_added(f"select scope from {self._of}state order by scope", ())]
+
     def noted_by(self, scope: str) -> str | None:
         rows = self._read_added(f"select run_id from {self._of}state where scope = ?", (scope,))
         return rows[0][0] if rows else None
