@@ -101,19 +101,61 @@ def plan(
 
 
 @app.command()
-def show(run: Run, store: OfStore = None, as_json: AsJson = False) -> None:
+def show(
+    run: Run,
+    store: OfStore = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write it as one page for a browser instead.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show a run: the plan, the gate, what was written."""
     from memfold_flows import commands
 
+    if html is not None:
+        commands.write_page(run, store=store, html=html, as_json=as_json)
+        return
     commands.show(run, store=store, as_json=as_json)
 
 
 @app.command()
-def export(run: Run, store: OfStore = None, as_json: AsJson = False) -> None:
+def export(
+    run: Run,
+    *,
+    store: OfStore = None,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="As CSV, with a column to decide in (see: memfold edit).")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Print the plan as JSONL, one line per memory: id, scope, action, into, reason (with or without --json)."""
     from memfold_flows import commands
 
-    commands.export(run, store=store)
+    commands.export(run, store=store, as_csv=as_csv)
+
+
+@app.command()
+def edit(
+    run: Run,
+    *,
+    reject: Annotated[
+        list[str] | None,
+        typer.Option("--reject", metavar="ID", help="It stays; named for the one that stays: its whole cluster."),
+    ] = None,
+    pin: Annotated[list[str] | None, typer.Option("--pin", metavar="ID", help="It stays.")] = None,
+    prune: Annotated[list[str] | None, typer.Option("--prune", metavar="ID", help="It goes; counted as lost.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="A changed export of this plan, .csv or .jsonl.")
+    ] = None,
+    store: OfStore = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a plan: reject, pin or prune memories. The gate judges it again; the result is a new run to apply."""
+    from memfold_flows import editing
+
+    editing.edit(
+        run, store=store, reject=reject or (), pin=pin or (), prune=prune or (), source=source, as_json=as_json
+    )
 
 
 @app.command()

@@ -107,6 +107,18 @@ def show(reference: str, *, store: str | None, as_json: bool) -> None:
     show_plan(run, report, most=_SHOWN_ON_REQUEST, history=history, can_undo=run.wrote and not _is_undone(undone))
 
 
+def write_page(reference: str, *, store: str | None, html: Path, as_json: bool) -> None:
+    """Write a run as one page that a browser shows without a network."""
+    from memfold_flows.report import page
+
+    run = locate(reference, store=store)
+    page.write(run, html)
+    if as_json:
+        print_json({"run_id": run.run_id, "html": str(html.absolute())})
+    else:
+        say(f"wrote run {run.run_id} to {html}; it holds the texts of memories")
+
+
 def export(reference: str, *, store: str | None, as_csv: bool) -> None:
     """Print the plan as JSONL or CSV, one line per memory."""
     run = locate(reference, store=store)
@@ -376,6 +388,9 @@ def _apply(
         from memfold_flows import console
 
         console.show_receipt(receipt)
+        new_archive = getattr(store, "written_url", store.url)
+        if receipt.written_to is None and new_archive != store.url:
+            say(f"{new_archive} was not written, as it would be the same; {store.url} is as it was")
     raise typer.Exit(receipt.exit_code)
 
 

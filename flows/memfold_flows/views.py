@@ -24,6 +24,8 @@ class Shown:
     text: str | None
     reason: str = ""
     detail: str = ""
+    kind: str | None = None
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ limit $most
 """
 
 
-def look(run: RunDirectory, *, most: int) -> RunView:
+def look(run: RunDirectory, *, most: int, most_members: int = _MEMBERS_SHOWN) -> RunView:
     """The parts of a run that a person should see, at most ``most`` items of each kind."""
     with duckdb.connect() as con:
         con.register("plan", run.read("plan"))
@@ -119,13 +121,16 @@ def look(run: RunDirectory, *, most: int) -> RunView:
         pairs = {name: _fetch(con, _PAIRS.format(condition=condition), most=most) for name, condition in _KINDS_OF_PAIR}
         clusters = _fetch(con, _CLUSTERS, most=most)
         survivors = [cluster["into_id"] for cluster in clusters]
-        members = _fetch(con, _MEMBERS, survivors=survivors, most=_MEMBERS_SHOWN) if survivors else []
+        members = _fetch(con, _MEMBERS, survivors=survivors, most=most_members) if survivors else []
     found = [*members, *(row for part in (*rows.values(), *pairs.values()) for row in part)]
     ids = {row[name] for row in found for name in ("memory_id", "into_id", "left_id", "right_id") if row.get(name)}
     memories = _Memories(run, ids)
     shown_rows = {name: _section([memories.shown(**row) for row in part], part) for name, part in rows.items()}
     shown_pairs = {name: _section([memories.pair(**row) for row in part], part) for name, part in pairs.items()}
-    shown_clusters = [memories.cluster(cluster, members) for cluster in clusters]
+    members_of: dict[str, list[dict[str, Any]]] = {}
+    for member in members:
+        members_of.setdefault(member["into_id"], []).append(member)
+    shown_clusters = [memories.cluster(cluster, members_of[cluster["into_id"]]) for cluster in clusters]
     return RunView(clusters=_section(shown_clusters, clusters), **shown_rows, **shown_pairs)  # type: ignore[arg-type]
 
 
@@ -148,7 +153,7 @@ class _Memories:
     """The texts of a few memories of a run, found in one read of the snapshot."""
 
     def __init__(self, run: RunDirectory, ids: set[str]) -> None:
-        snapshot = run.read("snapshot", ["memory_id", "scope", "title", "content"])
+        snapshot = run.read("snapshot", ["memory_id", "scope", "kind", "title", "content"])
         wanted = pc.is_in(snapshot["memory_id"], value_set=pa.array(sorted(ids), pa.string()))
         self._rows = {row["memory_id"]: row for row in snapshot.filter(wanted).to_pylist()}
 
@@ -156,7 +161,8 @@ class _Memories:
         row = self._rows.get(memory_id)
         if row is None:
             return Shown(memory_id, "", None, reason, detail)
-        return Shown(memory_id, row["scope"], row["content"] or row["title"] or "", reason, detail)
+        title = row["title"] or ""
+        return Shown(memory_id, row["scope"], row["content"] or title, reason, detail, row["kind"], title or None)
 
     def pair(
         self, *, left_id: str, right_id: str, verdict: str, why: str, winner: str | None, **_: object
@@ -164,7 +170,7 @@ class _Memories:
         return ShownPair(self.shown(left_id), self.shown(right_id), verdict, why, winner)
 
     def cluster(self, cluster: dict[str, Any], members: Sequence[dict[str, Any]]) -> ShownCluster:
-        own = tuple(self.shown(**member) for member in members if member["into_id"] == cluster["into_id"])
+        own = tuple(self.shown(**member) for member in members)
         return ShownCluster(self.shown(cluster["into_id"]), own, cluster["folded"], cluster["new_text"])
 
 
