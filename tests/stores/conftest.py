@@ -585,8 +585,7 @@ def fill_any(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Fi
     """Fill a store of each kind with memories."""
     kind = STORES[request.param]
     if request.param.startswith("postgresql"):
-        server = request.getfixturevalue("postgresql_server")
-        return _Filling(kind, server.new_database, refuses="\x00")
+        return _Filling(kind, request.getfixturevalue("empty_database"), refuses="\x00")
     return _Filling(kind, lambda: _new_folder(tmp_path))
 
 
@@ -615,9 +614,9 @@ def fill_sqlite(tmp_path: Path) -> Callable[..., FilledSqlite]:
 
 
 @pytest.fixture
-def fill_postgresql(postgresql_server: Any) -> Callable[..., FilledPostgresql]:
+def fill_postgresql(empty_database: Callable[[], str]) -> Callable[..., FilledPostgresql]:
     """Fill memfold's own table in a new database with memories."""
-    return _Filling(FilledPostgresql, postgresql_server.new_database, refuses="\x00")
+    return _Filling(FilledPostgresql, empty_database, refuses="\x00")
 
 
 @pytest.fixture

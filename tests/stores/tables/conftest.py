@@ -37,9 +37,9 @@ class Database:
 
 
 @pytest.fixture
-def database(postgresql_server: Any) -> Iterator[Database]:
+def database(empty_database: Callable[[], str]) -> Iterator[Database]:
     """An empty database."""
-    made = Database(postgresql_server.new_database())
+    made = Database(empty_database())
     yield made
     made.connection.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -392,7 +392,7 @@ def test_a_user_who_may_create_nothing_gets_by_with_what_init_made(notes, databa
     """The message says what is missing; the owner makes the ledger once, and grants it."""
     url = notes().url
     database.execute("insert into notes values ('ann', 'Hello there.', 'me'), ('bob', 'hello there', 'me')")
-    user = f"night_{database.url.rsplit('_', 1)[1]}"
+    user = f"night_{uuid4().hex}"
     database.execute(f"create role {user} login; grant select, insert, update, delete on notes to {user}")
     store = open_store(url.replace("//memfold@", f"//{user}@"))
     night = a_pass(store).plan(merge={"bob": "ann"})
