@@ -224,7 +224,8 @@ def test_tables_of_the_first_version_get_what_was_added_since(sqlite_ledger):
     connection = sqlite_ledger._tables._connection
     sqlite_ledger.begin(NIGHT, NOW)
     connection.executescript(
-        "drop table memfold_state; drop table memfold_replay; alter table memfold_lease drop column process; "
+        "drop table memfold_state; drop table memfold_replay; drop table memfold_forgotten; "
+        "alter table memfold_lease drop column process; "
         "update memfold_meta set value = '1'"
     )
     book = Bookkeeping(SqliteTables(connection))
