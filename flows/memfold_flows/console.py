@@ -307,7 +307,7 @@ def _headline(receipt: Receipt) -> Text:
     line = Text(words[receipt.state], styles[receipt.state])
     totals = receipt.totals
     did = (
-        "nothing was written"
+        "no memory was changed"
         if receipt.state in (State.NOTHING_TO_DO, State.REJECTED)
         else f"{totals.merged} merged, {totals.pruned} pruned, {totals.promoted} promoted, {totals.lost} lost "
         f"({_percent(totals.loss_fraction)}; strict {_percent(totals.loss_fraction_strict)})"
@@ -315,7 +315,7 @@ def _headline(receipt: Receipt) -> Text:
     line.append(f"  run {receipt.run_id}: {did}", "not bold")
     if receipt.already_applied_at is not None:
         line.append(
-            f"; applied at {receipt.already_applied_at:%Y-%m-%d %H:%M} UTC already, nothing was written now", "not bold"
+            f"; applied at {receipt.already_applied_at:%Y-%m-%d %H:%M} UTC already, no memory was changed now", "not bold"
         )
     if receipt.written_to is not None:
         line.append(f"; written to {_visible(receipt.written_to)}", "not bold")

@@ -551,3 +551,17 @@ def _praisonai_rows(folder: Path) -> dict[str, list[tuple[object, ...]]]:
         with closing(sqlite3.connect(folder / f"{tier}.db")) as connection:
             rows[tier] = connection.execute(f"select * from {tier}_memory order by id").fetchall()
     return rows
+
+
+def test_a_new_archive_that_would_be_the_same_is_not_written_and_that_is_said(
+    command: Command, archive: WriteArchive, tmp_path: Path
+) -> None:
+    """Whoever goes on with the new file must know that there is none."""
+    archive(COPIES[2:], "notes.jsonl")
+
+    ended = command("run", "jsonl:notes.jsonl", "--out", "new.jsonl", "--yes")
+
+    assert ended.code == 0
+    assert "no memory was changed" in ended.out
+    assert f"{tmp_path}/new.jsonl was not written, as it would be the same" in ended.out.replace("\n", "")
+    assert not (tmp_path / "new.jsonl").exists()
