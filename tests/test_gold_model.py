@@ -32,7 +32,7 @@ def test_a_model_that_calls_everything_the_same_merges_nothing_wrong(tmp_path: P
 
 
 def test_a_model_that_knows_the_labels_finds_nearly_all_duplicates(tmp_path: Path) -> None:
-    """177 of the 200 without a model; with one, those that the checks cannot tell from a fact stay apart."""
+    """All but the few that the checks cannot tell from another fact."""
     merged = _merged(tmp_path, lambda asked: _said(asked, lambda pair: LABELS[pair["label"]]))
 
     assert merged["duplicate"] >= 190

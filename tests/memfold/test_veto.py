@@ -27,6 +27,7 @@ from memfold import veto
         ("The user's wife likes red wine", "The user likes red wine", "value"),
         ("Lena reports to Anna", "Anna reports to Lena", "order"),
         ("User prefers tea over coffee", "User prefers coffee over tea in the morning", "order"),
+        ("Wright moved to New York from Chapel Hill", "Wright moved from New York to Chapel Hill", "order"),
         ("Anna was hired by Ben", "Anna hired Ben", "order"),
         ("The agent called the customer before lunch", "The customer called the agent before lunch", "order"),
         ("Stop the server. Run the backup. Go home.", "Run the backup. Stop the server. Go home.", "order"),
@@ -131,3 +132,14 @@ def test_memories_with_two_values_for_one_thing_get_no_common_text() -> None:
     assert objection is not None
     assert objection.check == "facts"
     assert veto.of_union(*GUIDE) is None
+
+
+def test_in_a_language_without_a_table_no_word_may_differ() -> None:
+    """Nobody here knows which of its words says no."""
+    look = veto.of_pair(
+        "팀은 2월 19일 저녁에 다음 게임의 변화에 대응했습니다",
+        "그 팀은 내년 2월 19일 저녁에 게임의 변화에 대응했습니다",
+    )
+
+    assert look.objection is not None
+    assert look.objection.check == "language"

@@ -73,6 +73,8 @@ def of_pair(one: str, other: str, *, same_day: bool = False) -> Look:
     left, right = read(one), read(other)
     if (left.pictures & ~right.pictures) or (right.pictures & ~left.pictures):
         return Look(Objection("pictures", "emoji differ"))
+    if not (left.has_table and right.has_table):
+        return Look(_unknown_language(left, right))
     for side, whole, part, inner in ((1, one, other, right), (2, other, one, left)):
         if _holds_every_sentence(whole, part) and (same_day or not inner.says_day):
             return Look(stays=0 if _holds_every_sentence(part, whole) else side)
@@ -92,6 +94,8 @@ def of_union(one: str, other: str) -> Objection | None:
         return Objection("pictures", "emoji differ")
     if left.says_day or right.says_day:
         return Objection("day", "one speaks of its own day")
+    if not (left.has_table and right.has_table):
+        return Objection("language", UNKNOWN_LANGUAGE)
     both = matched(left, right)
     sides = _alone(left, right, both)
     kinds = [{kind for at in alone for kind in _kinds_of_fact(side, at)} for side, alone in sides]
@@ -104,6 +108,14 @@ def of_union(one: str, other: str) -> Objection | None:
     if 2 * common < min(lengths):
         return Objection("common", f"too little in common: {common} words")
     return _moved(left, right, both)
+
+
+UNKNOWN_LANGUAGE = "no table knows which words of this language turn a sentence"
+
+
+def _unknown_language(left: Reading, right: Reading) -> Objection | None:
+    """Where no table knows a "not", no word at all may differ."""
+    return None if left.words == right.words else Objection("language", UNKNOWN_LANGUAGE)
 
 
 def of_text(text: str, sources: Sequence[str]) -> Objection | None:
@@ -151,14 +163,22 @@ def _is_step(sentence: tuple[str, ...]) -> bool:
 
 
 def _adds_a_clause(longer: Reading, shorter: Reading) -> bool:
-    """Whether one is the other, word by word, with "and" and another clause behind it."""
+    """Whether one is the other, word by word, with "and" and another clause behind it.
+
+    What is never done to one or another is never done to the one, so that behind a "never" it may also be "or".
+    """
     size = len(shorter.words)
-    if longer.words[:size] != shorter.words or len(longer.words) < size + 3 or longer.words[size] != "and":
+    if longer.words[:size] != shorter.words or len(longer.words) < size + 3 or longer.words[size + 1] in POINTS_BACK:
         return False
     rest = range(size + 1, len(longer.words))
-    turning = sum(BIT[name] for name in ("limit", "condition", "question", "hedge", "retract", "change", "disjunction"))
-    has_verb = any(longer.kinds[at] & BIT["verb"] for at in rest)
-    return has_verb and longer.words[size + 1] not in POINTS_BACK and not any(longer.kinds[at] & turning for at in rest)
+    if any(longer.kinds[at] & TAKES_BACK for at in rest):
+        return False
+    if longer.words[size] == "or":
+        return bool(shorter.kinds[0] & BIT["negation"])
+    return longer.words[size] == "and" and any(longer.kinds[at] & BIT["verb"] for at in rest)
+
+
+TAKES_BACK = sum(BIT[name] for name in ("limit", "condition", "question", "hedge", "retract", "change", "disjunction"))
 
 
 # --------------------------------------------------------------------------------------------------- what differs
@@ -174,7 +194,11 @@ def _differing(left: Reading, right: Reading, both: Matched) -> Objection | None
     if turned := _turning(sides):
         return turned
     heavy = [
-        [side.words[at] for at in alone if not side.is_light(at) and not side.kinds[at] & BIT["negation"]]
+        [
+            side.words[at]
+            for at in alone
+            if not side.is_light(at) and not side.kinds[at] & (BIT["negation"] | BIT["modal"])
+        ]
         for side, alone in sides
     ]
     if not any(heavy):
@@ -226,13 +250,21 @@ def _turning(sides: Sequence[tuple[Reading, list[int]]]) -> Objection | None:
             refused = [[side.words[at] for at in alone if side.words[at] in REFUSES] for side, alone in sides]
             if len(words[0]) + len(refused[0]) == len(words[1]) + len(refused[1]) <= 1:
                 continue
-        if name == "modal" and sorted(map(len, words)) == [0, 1] and any(_tells_you(*side) for side in sides):
+        if name == "modal" and (_must_both(*words) or _is_an_order(sides, words)):
             continue
         if name == "direction" and _leads_the_same_way(*words):
             continue
         if any(words):
             return Objection(label, f"{label} on one side or another: {_sides(words)}")
     return None
+
+
+def _must_both(one: list[str], other: list[str]) -> bool:
+    return len(one) == len(other) == 1 and {*one, *other} <= {"must", "required", "mandatory", "obligatory"}
+
+
+def _is_an_order(sides: Sequence[tuple[Reading, list[int]]], words: Sequence[list[str]]) -> bool:
+    return sorted(map(len, words)) == [0, 1] and any(_tells_you(*side) for side in sides)
 
 
 def _tells_you(side: Reading, alone: list[int]) -> bool:
@@ -254,7 +286,7 @@ def _leads_the_same_way(one: list[str], other: list[str]) -> bool:
 
 def _moved(left: Reading, right: Reading, both: Matched) -> Objection | None:
     """Where words that both have stand in another order: whether that may change who does what to whom."""
-    words = [pair for pair in both.pairs if not left.joins(pair[0])]
+    words = [pair for pair in both.pairs if not left.joins(pair[0]) or left.kinds[pair[0]] & FIXED]
     if _is_in_order(words) or _is_one_time_moved(left, both):
         return None
     if left.keeps_its_order or right.keeps_its_order or len(words) < FEWEST_WORDS_TO_MOVE:

@@ -16,7 +16,7 @@ from memfold.tokens import CAPITAL
 VALUE = BIT["number"] | BIT["date"] | BIT["time"] | BIT["identifier"] | BIT["unit"]
 JOINING = BIT["function"] | BIT["preposition"] | BIT["conjunction"] | BIT["coordinator"] | BIT["adjunct"]
 LIGHT_WORDS = frozenset(
-    ("of", "with", "on", "you", "ever", "he", "she", "they", "it", "its", "his", "her", "their", "be",
+    ("of", "with", "on", "you", "ever", "he", "she", "they", "it", "its", "his", "her", "their", "name", "be",
      "have", "do", "are", "is", "was")
 )  # fmt: skip
 
@@ -39,9 +39,14 @@ class Reading:
         return bool(self.traits & SAYS_A_DAY)
 
     @property
+    def has_table(self) -> bool:
+        """Whether the words that turn a sentence are known in this language."""
+        return bool(self.traits & HAS_TABLE)
+
+    @property
     def keeps_its_order(self) -> bool:
         """Whether the order of its words must stand: no table knows which of them turn, or case marks who does what."""
-        return bool(self.traits & UNSPACED) or not self.traits & HAS_TABLE
+        return bool(self.traits & UNSPACED) or not self.has_table
 
     def is_fact(self, at: int) -> bool:
         """Whether this word is a value or a name."""
