@@ -188,7 +188,8 @@ function row(label, tone, memory, parts, why, tags) {
   return make("div", "row", make("div", `mark ${tone}`, label), textBlock(memory, parts, tags), about);
 }
 
-const because = (entry) => [WHY[entry.reason] ?? entry.reason, entry.detail].filter(Boolean).join(": ");
+const because = (entry) => entry.reason === "copy" ? WHY.copy
+  : [WHY[entry.reason] ?? entry.reason, entry.detail].filter(Boolean).join(": ");
 
 function card(entries) {
   const first = entries[0], article = make("article", "");
