@@ -7,13 +7,14 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -qq --constr
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve-demo test test-long bench docs clean
+.PHONY: help demo serve-demo test test-long fault-matrix bench docs clean
 
 help:
 	@echo "make demo       install into $(VENV), then plan, apply and explain a pass over the sample store"
 	@echo "make serve-demo the same as a nightly flow, with Prefect's server, worker and UI, until Ctrl-C"
 	@echo "make test       install what the tests need, then lint, type check and test"
 	@echo "make test-long  the tests that take minutes"
+	@echo "make fault-matrix tries every fault at every step over every store, and writes the table of docs/guarantees.md"
 	@echo "make bench      seconds for a plan over 1,000 memories; memfold cluster beside its peers on SIZE=100000 texts"
 	@echo "make docs       the pages of docs/ as a site, in ./site; writes the reference again from the code"
 	@echo "make clean      remove $(VENV), caches and what the demo wrote"
@@ -35,6 +36,9 @@ test: $(VENV)/.installed-dev
 
 test-long: $(VENV)/.installed-dev
 	$(BIN)/pytest -m long
+
+fault-matrix: $(VENV)/.installed-dev
+	$(BIN)/pytest tests/stores/faults/test_fault_matrix.py --write-fault-matrix
 
 SIZE := 100000
 
