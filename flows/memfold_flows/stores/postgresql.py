@@ -24,7 +24,8 @@ from memfold_flows.stores import mapping
 from memfold_flows.stores.base import StoredRow, Update
 from memfold_flows.stores.bookkeeping import Bookkeeping
 from memfold_flows.stores.ledger_tables import PostgresqlTables
-from memfold_flows.stores.mapping import TableMapping, read_mapping, scope_values, traits_of
+from memfold_flows.stores.mapping import TableMapping, read_mapping, traits_of
+from memfold_flows.stores.postgresql_conditions import in_scope, known_ids
 from memfold_flows.stores.postgresql_connections import (
     OPTIONS as CONNECTION_OPTIONS,
 )
@@ -131,7 +132,7 @@ class PostgresqlStore:
             table = read_table(connection, self._mapping, self.url)
             self.left_alone = _unreadable(connection, table)
             for why, count in self.left_alone.items():
-                _log.warning("left %d rows of %s alone: %s", count, self.url, why)
+                _log.info("left %d rows of %s alone: %s", count, self.url, why)
             reader = RowReader(table)
             for rows in _pages(connection, table, reader, None if scopes is None else sorted(scopes)):
                 yield reader.batch(rows)
@@ -209,12 +210,12 @@ class PostgresqlTransaction:
             f"where t.{table.id.quoted} = any(%s::{table.id.base}[]) and {table.readable} "
             f"order by t.{table.id.quoted} for update"
         )
-        found = map(self._reader.stored, self._connection.execute(query.encode(), (_known_ids(table.id, ids),)))
+        found = map(self._reader.stored, self._connection.execute(query.encode(), (known_ids(table.id, ids),)))
         rows = {stored.memory.memory_id: stored for stored in found}
         return {memory_id: rows[memory_id] for memory_id in ids if memory_id in rows}
 
     def count(self, scope: str) -> int:
-        condition, values = _in_scope(self._table, scope)
+        condition, values = in_scope(self._table, scope)
         query = f"select count(*) from {self._table.quoted} t where {condition} and {self._table.readable}"
         counted = self._connection.execute(query.encode(), values).fetchall()
         return int(counted[0][0])
@@ -319,7 +320,7 @@ def _pages(
 ) -> Iterator[list[tuple[Any, ...]]]:
     conditions, values = [table.readable], []
     if scopes is not None:
-        of_scopes = [_in_scope(table, scope) for scope in scopes]
+        of_scopes = [in_scope(table, scope) for scope in scopes]
         conditions.append("(" + (" or ".join(condition for condition, _ in of_scopes) or "false") + ")")
         values = [value for _, some in of_scopes for value in some]
     query = (
@@ -338,66 +339,6 @@ def _pages(
                 page = []
         if page:
             yield page
-
-
-def _in_scope(table: Table, scope: str) -> tuple[str, list[str]]:
-    """The condition that a row is of this scope, with its values."""
-    names = [column.name for column in table.scope]
-    held = scope_values(names, scope)
-    if held is None:
-        return "false", []
-    conditions, values = [], []
-    for column, value in zip(table.scope, held, strict=True):
-        if value is None:
-            conditions.append(f"t.{column.quoted} is null")
-        elif not _can_hold(column, value):
-            conditions.append("false")
-        else:
-            conditions.append(f"{_comparable(column)} = %s{_cast(column)}")
-            values.append(value)
-    if len(names) == 1 and scope == "":
-        # Its one column may be null, or say so in no letters.
-        return f"({conditions[0]} or t.{table.scope[0].quoted} is null)", values
-    return " and ".join(conditions) or "true", values
-
-
-_INDEXED = ("text", "character varying", "uuid", "smallint", "integer", "bigint")
-
-
-def _comparable(column: Column) -> str:
-    return f"t.{column.quoted}" if column.base in _INDEXED else f"t.{column.quoted}::text"
-
-
-def _cast(column: Column) -> str:
-    return f"::{column.base}" if column.base in _INDEXED else "::text"
-
-
-def _known_ids(column: Column, ids: Collection[str]) -> list[str]:
-    return sorted(memory_id for memory_id in ids if _can_hold(column, memory_id))
-
-
-def _can_hold(column: Column, value: str) -> bool:
-    """Whether a column can hold a value that reads as this text; what it cannot hold is not there."""
-    if column.base in _WHOLE_BITS:
-        try:
-            return str(int(value)) == value and abs(int(value)) < 2 ** _WHOLE_BITS[column.base]
-        except ValueError:
-            return False
-    if column.base == "uuid":
-        return _is_uuid(value)
-    return "\0" not in value
-
-
-_WHOLE_BITS = {"smallint": 15, "integer": 31, "bigint": 63}
-
-
-def _is_uuid(value: str) -> bool:
-    import uuid
-
-    try:
-        return str(uuid.UUID(value)) == value
-    except ValueError:
-        return False
 
 
 def _require_written(written: int, meant: int, what: str) -> None:

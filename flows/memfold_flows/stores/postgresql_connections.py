@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 #: Agents that wait for a row usually wait 5 to 10 s; memfold is as patient, and then says so.
 LOCK_SECONDS = 5.0
 #: No statement of a write transaction takes this long unless something is wrong.
-STATEMENT_SECONDS = 60.0
+STATEMENT_SECONDS = 120.0
+# Between two statements lies the comparison of all rows of a cluster, which may be a large one.
+_IDLE_SECONDS = 600.0
+_OLDEST_VERSION = 140_000
 _CONNECT_SECONDS = 10
 
 #: Options of a URL that say how to connect, as libpq understands them.
@@ -82,6 +85,10 @@ class Server:
             )
         except psycopg.Error as error:
             raise _no_connection(self.url, str(error), self.password) from None
+        if connection.info.server_version < _OLDEST_VERSION:
+            version = connection.info.server_version // 10_000
+            connection.close()
+            raise StoreError(f"{self.url} is PostgreSQL {version}; nothing was read. memfold needs 14 or newer.")
         if self.password:
             _passwords[self.url] = _passwords[resolved(self, connection).url] = self.password
         return connection
@@ -123,7 +130,7 @@ def begin(connection: Connection, *, reading: bool) -> None:
         limits = {
             "lock_timeout": LOCK_SECONDS,
             "statement_timeout": STATEMENT_SECONDS,
-            "idle_in_transaction_session_timeout": STATEMENT_SECONDS,
+            "idle_in_transaction_session_timeout": _IDLE_SECONDS,
         }
     texts = {"TimeZone": "UTC", "DateStyle": "ISO", "IntervalStyle": "postgres", "bytea_output": "hex"}
     given = {
@@ -162,21 +169,21 @@ def postgresql_errors(url: str, doing: str) -> Iterator[None]:
         ) from None
 
 
-_BUSY = {
-    "55P03": f"a row or the store stayed locked for {LOCK_SECONDS:g} s",
-    "57014": f"a statement was cancelled, or took longer than {STATEMENT_SECONDS:g} s",
-    "40P01": "memfold and another writer waited for one another, and the server chose to end this",
-    "40001": "another writer came in between",
-    "25P03": "the transaction was idle for too long",
-    "53300": "the server takes no more connections",
-}
 _GONE = ("08", "57P")
 
 
 def _in_our_words(url: str, doing: str, error: psycopg.Error) -> StoreError:
     state = error.sqlstate or ""
-    if state in _BUSY:
-        return Transient(f"{url}: {_BUSY[state]}; {doing} changed nothing. Try again in a moment.")
+    busy = {
+        "55P03": f"a row or the store stayed locked for {LOCK_SECONDS:g} s",
+        "57014": f"a statement was cancelled, or took longer than {STATEMENT_SECONDS:g} s",
+        "40P01": "memfold and another writer waited for one another, and the server chose to end this",
+        "40001": "another writer came in between",
+        "25P03": "the transaction was idle for too long",
+        "53300": "the server takes no more connections",
+    }
+    if state in busy:
+        return Transient(f"{url}: {busy[state]}; {doing} changed nothing. Try again in a moment.")
     if not state and "NUL" in str(error):
         return StoreError(f"{url}: a text holds a NUL character, which PostgreSQL cannot hold; {doing} changed nothing")
     if state.startswith(_GONE) or (not state and isinstance(error, _psycopg().OperationalError)):

@@ -172,7 +172,8 @@ def _columns(connection: Connection, oid: int) -> tuple[Column, ...]:
         "where a.attrelid = %s and a.attnum > 0 and not a.attisdropped order by a.attnum",
         (oid,),
     ).fetchall()
-    return tuple(Column(*row) for row in rows)
+    # In a statement with values a percent sign is written twice.
+    return tuple(Column(name, type_name.replace("%", "%%"), *others) for name, type_name, *others in rows)
 
 
 def _require_unique(connection: Connection, oid: int, column: Column, where: str) -> None:

@@ -64,7 +64,7 @@ class MappedSqliteStore:
                 yield memories_batch(each for each in memories if scopes is None or each.scope in scopes)
         self.left_alone = left_alone
         for why, count in left_alone.items():
-            _log.warning("left %d rows of %s alone: %s", count, self.url, why)
+            _log.info("left %d rows of %s alone: %s", count, self.url, why)
 
     @contextmanager
     def ledger(self) -> Iterator[Bookkeeping]:

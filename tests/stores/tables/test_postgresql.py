@@ -98,10 +98,10 @@ def test_a_snapshot_is_one_moment(fill_postgresql, monkeypatch):
 
 def test_a_table_of_ones_own_is_read_in_its_own_types(database, memories_of):
     """uuid, enum, numeric, timestamp without zone (UTC), date, jsonb; infinity is not known or never."""
-    database.execute("create type mood as enum ('calm', 'loud')")
+    database.execute("create type \"mood 100%\" as enum ('calm', 'loud')")
     database.execute("create domain short as varchar(80) check (value <> '')")
     database.execute(
-        "create table notes (note uuid primary key, body short, who bigint, mood mood, labels jsonb, "
+        'create table notes (note uuid primary key, body short, who bigint, mood "mood 100%", labels jsonb, '
         "weight numeric(4,2), uses smallint, written timestamp, day date, gone timestamptz, seen timestamptz, "
         "extra jsonb)"
     )
