@@ -71,10 +71,8 @@ def of_pair(one: str, other: str, *, same_day: bool = False) -> Look:
     ``same_day``: both were said on the same, known day.
     """
     left, right = read(one), read(other)
-    if (left.pictures & ~right.pictures) or (right.pictures & ~left.pictures):
-        return Look(Objection("pictures", "emoji differ"))
-    if not (left.has_table and right.has_table):
-        return Look(_unknown_language(left, right))
+    if unlike := _unlike(left, right):
+        return Look(unlike)
     for side, whole, part, inner in ((1, one, other, right), (2, other, one, left)):
         if _holds_every_sentence(whole, part) and (same_day or not inner.says_day):
             return Look(stays=0 if _holds_every_sentence(part, whole) else side)
@@ -85,6 +83,19 @@ def of_pair(one: str, other: str, *, same_day: bool = False) -> Look:
             return Look(stays=side)
     both = matched(left, right)
     return Look(_differing(left, right, both) or _moved(left, right, both), _says_more(left, right, both))
+
+
+def _unlike(left: Reading, right: Reading) -> Objection | None:
+    """What is seen before any word is compared."""
+    if (left.pictures & ~right.pictures) or (right.pictures & ~left.pictures):
+        return Objection("pictures", "emoji differ")
+    # Where no table knows a "not", no word at all may differ.
+    if not (left.has_table and right.has_table) and left.words != right.words:
+        return Objection("language", UNKNOWN_LANGUAGE)
+    return None
+
+
+UNKNOWN_LANGUAGE = "no table knows which words of this language turn a sentence"
 
 
 def of_union(one: str, other: str) -> Objection | None:
@@ -108,14 +119,6 @@ def of_union(one: str, other: str) -> Objection | None:
     if 2 * common < min(lengths):
         return Objection("common", f"too little in common: {common} words")
     return _moved(left, right, both)
-
-
-UNKNOWN_LANGUAGE = "no table knows which words of this language turn a sentence"
-
-
-def _unknown_language(left: Reading, right: Reading) -> Objection | None:
-    """Where no table knows a "not", no word at all may differ."""
-    return None if left.words == right.words else Objection("language", UNKNOWN_LANGUAGE)
 
 
 def of_text(text: str, sources: Sequence[str]) -> Objection | None:
