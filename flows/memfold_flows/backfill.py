@@ -53,19 +53,8 @@ def backfill(
         as_of=as_of or shards.as_of_before(folder) or passes.now(),
         thresholds=dict(settings.load(thresholds.given()).thresholds),
     )
-    found = shards.begin(job)
-    outcomes = work.with_options(task_runner=task_runner(runner))(job, found)
-    report = shards.report(job, outcomes)
-    create_markdown_artifact(key="backfill", markdown=summaries.backfill(report), description="The backfill")
-    failed = [outcome for outcome in outcomes if outcome.error is not None]
-    if failed:
-        return Failed(
-            message=f"{len(failed)} of {len(outcomes)} shards failed ({failed[0].name}: {failed[0].error}); "
-            "the archive was not written. Start the same backfill again: the shards that are done are kept."
-        )
-    shards.assemble(job, found)
-    message = f"{report['merged']} merged, {report['pruned']} pruned of {report['rows']} in {len(outcomes)} shards"
-    return Completed(name=str(report["state"]), message=message, data=report)
+    with shards.alone(job):
+        return _made(job, runner)
 
 
 @flow(name="backfill-shards", persist_result=False, validate_parameters=False)
@@ -82,6 +71,22 @@ def work(job: Job, found: Sequence[Shard]) -> list[ShardOutcome]:
         outcomes.append(_outcome(shard, shard_task.submit(job, shard)))
         _tell(bar, len(outcomes), len(found))
     return sorted(outcomes, key=lambda outcome: outcome.name)
+
+
+def _made(job: Job, runner: Runner) -> State[Any]:
+    found = shards.begin(job)
+    outcomes = work.with_options(task_runner=task_runner(runner))(job, found)
+    report = shards.report(job, outcomes)
+    create_markdown_artifact(key="backfill", markdown=summaries.backfill(report), description="The backfill")
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    if failed:
+        return Failed(
+            message=f"{len(failed)} of {len(outcomes)} shards failed ({failed[0].name}: {failed[0].error}); "
+            "the archive was not written. Start the same backfill again: the shards that are done are kept."
+        )
+    shards.assemble(job, found)
+    message = f"{report['merged']} merged, {report['pruned']} pruned of {report['rows']} in {len(outcomes)} shards"
+    return Completed(name=str(report["state"]), message=message, data=report)
 
 
 def _tell(bar: Any, done: int, shards: int) -> None:

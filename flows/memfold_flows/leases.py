@@ -28,6 +28,7 @@ Clock = Callable[[], datetime]
 
 _RENEWALS_PER_LEASE = 6
 _SECONDS_BETWEEN_TRIES = 2.0
+_AT_WORK = "another memfold is at work on the store beside {}; nothing was written. Try again later."
 
 
 @contextmanager
@@ -49,7 +50,11 @@ def held(
     """
     if store.traits.rows_per_transaction is None:
         path: Path | None = getattr(store, "pass_lock", None)
-        with nullcontext() if path is None else _file_locked(path, wait_seconds):
+        with (
+            nullcontext()
+            if path is None
+            else file_locked(path, busy=_AT_WORK.format(path.parent), wait_seconds=wait_seconds)
+        ):
             yield None
         return
     fence = _taken(lambda: _take(store, holder, clock), wait_seconds)
@@ -96,26 +101,29 @@ def _give_back(store: MemoryStore, holder: str, fence: int) -> None:
 
 
 @contextmanager
-def _file_locked(path: Path, wait_seconds: float) -> Iterator[None]:
+def file_locked(path: Path, *, busy: str, wait_seconds: float = 0.0) -> Iterator[None]:
+    """Hold a file's lock for the length of the block; it is free again once this process ends, however it ends.
+
+    Raises:
+        Transient: another process held it all the time that was waited; ``busy`` is what it says.
+    """
     try:
         make_own_folder(path.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise StoreError(f"{path} cannot be made ({error.strerror}); nothing was planned or written") from error
     try:
-        _taken(lambda: _lock(descriptor, path), wait_seconds)
+        _taken(lambda: _lock(descriptor, busy), wait_seconds)
         yield
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, path: Path) -> int:
+def _lock(descriptor: int, busy: str) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Transient(
-            f"another memfold is at work on the store beside {path.parent}; nothing was written. Try again later."
-        ) from None
+        raise Transient(busy) from None
     return descriptor
 
 

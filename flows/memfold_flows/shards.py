@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -19,7 +20,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from memfold.errors import BadUsage, StoreError
-from memfold_flows import pipeline, summaries
+from memfold_flows import leases, pipeline, summaries
 from memfold_flows.files import replacing, write_bytes
 from memfold_flows.partition import Archive, Shard, cut, input_file, unpack
 from memfold_flows.receipts import State
@@ -30,6 +31,7 @@ from memfold_flows.stores import open_store
 #: Bytes of disk for each byte of the archive: the shards, their snapshots and relations, what an undo would need, the
 #: consolidated shards and the archive; measured on archives of short texts, where the relations weigh most.
 _DISK_PER_BYTE = 6
+_LOCK = "backfill.lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,20 @@ class ShardOutcome:
     seconds: float = 0.0
     was_done: bool = False
     error: str | None = None
+
+
+@contextmanager
+def alone(job: Job) -> Iterator[None]:
+    """Keep a second start in the same folder out while this one is at work.
+
+    Raises:
+        BadUsage: the folder holds something else; nothing was written.
+        Transient: a backfill is at work there.
+    """
+    _make_folder(job)
+    busy = f"another backfill is at work in {job.folder}; nothing was written. Let it finish, or stop it first."
+    with leases.file_locked(job.folder / _LOCK, busy=busy):
+        yield
 
 
 def begin(job: Job) -> list[Shard]:
@@ -209,13 +225,18 @@ def _key(job: Job, source: Path) -> str:
     return hashlib.sha256(f"{_sha256(source)}\n{said}".encode()).hexdigest()
 
 
-def _require_free(job: Job) -> None:
-    if job.folder.exists() and any(job.folder.iterdir()) and not (job.folder / "shards").is_dir():
+def _make_folder(job: Job) -> None:
+    there = {path.name for path in job.folder.iterdir()} if job.folder.is_dir() else set()
+    if job.folder.is_file() or (there - {_LOCK} and "shards" not in there):
         raise BadUsage(f"{job.folder} exists and is not empty; nothing was written. Choose another folder.")
     try:
         job.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreError(f"{job.folder} cannot be made ({error.strerror}); nothing was written") from error
+
+
+def _require_free(job: Job) -> None:
+    _make_folder(job)
     needed, free = job.archive.size * _DISK_PER_BYTE, shutil.disk_usage(job.folder).free
     if needed > free:
         raise BadUsage(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memfold.errors import BadUsage
+from memfold.errors import BadUsage, Transient
 from memfold_flows import shards
 from memfold_flows.partition import cut, find_archive, input_file
 from memfold_flows.shards import Job, ShardOutcome
@@ -162,6 +162,29 @@ def test_a_backfill_is_not_mixed_with_another(job: Job, archive: Callable[..., P
         shards.begin(other)
 
     assert shards.begin(job) == shards.begin(job)
+
+
+def test_two_backfills_are_never_at_work_in_one_folder(job: Job, tmp_path: Path) -> None:
+    """The second start is told so and changes nothing; a folder of something else gets no lock either."""
+    with shards.alone(job):
+        shards.begin(job)
+        with (
+            pytest.raises(Transient, match="another backfill is at work in "),
+            shards.alone(job),
+        ):
+            pass
+    with shards.alone(job):
+        assert len(_work(job)) == 5
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/letter.txt").write_text("hello")
+
+    with (
+        pytest.raises(BadUsage, match="exists and is not empty"),
+        shards.alone(replace(job, folder=tmp_path / "notes")),
+    ):
+        pass
+
+    assert [path.name for path in (tmp_path / "notes").iterdir()] == ["letter.txt"]
 
 
 def test_a_disk_that_is_too_small_is_seen_first(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
