@@ -155,12 +155,13 @@ def _file_store(memory: Any) -> MemoryStore | None:
 
 
 def _timing(seconds: dict[str, float]) -> StepRunner:
-    """A step runner that notes how long each step took."""
+    """A step runner that notes how long each step took, and waits where the store is busy."""
+    from memfold_flows.retries import patiently
 
     def run(name: str, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
         began = time.perf_counter()
         try:
-            return function(*arguments, **options)
+            return patiently(name, function, *arguments, **options)
         finally:
             seconds[name] = time.perf_counter() - began
 

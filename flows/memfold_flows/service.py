@@ -45,6 +45,7 @@ class Service:
         """
         from memfold_flows import pipeline
         from memfold_flows.consolidator import result_of
+        from memfold_flows.retries import patiently
         from memfold_flows.runs import RunDirectory, new_run_id, runs_folder
 
         now = self._clock()
@@ -53,7 +54,13 @@ class Service:
         run_id = new_run_id(now, secrets.token_bytes(3))
         run = RunDirectory.create(runs_folder(os.environ.get("MEMFOLD_HOME")) / run_id, run_id)
         receipt = pipeline.consolidate(
-            self._store, run, policy, clock=self._clock, scopes=[scope], keep_snapshots=chosen.keep_snapshots
+            self._store,
+            run,
+            policy,
+            clock=self._clock,
+            scopes=[scope],
+            keep_snapshots=chosen.keep_snapshots,
+            step=patiently,
         )
         return result_of(receipt, {})
 

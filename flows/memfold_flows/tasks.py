@@ -9,12 +9,10 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
-from memfold.errors import Transient
+from memfold_flows.retries import STORE_STEPS, is_transient
 from memfold_flows.shards import consolidate_shard
 
-#: A busy store may be free a moment later; nothing else gets better by trying again.
 _RETRIES: dict[str, Any] = {"retries": 3, "retry_delay_seconds": [1, 5, 20]}
-_TOUCH_THE_STORE = ("snapshot", "apply", "note")
 
 
 #: One shard of a backfill. Here, not in the flow's file, so that every worker of a cluster can import it.
@@ -26,11 +24,10 @@ def as_task(name: str, function: Callable[..., Any], /, *arguments: Any, **optio
 
     A step is never answered from a cache: the store it reads may have changed since.
     """
-    retries = {**_RETRIES, "retry_condition_fn": _is_transient} if name in _TOUCH_THE_STORE else {}
+    retries = {**_RETRIES, "retry_condition_fn": _is_transient} if name in STORE_STEPS else {}
     as_step = task(name=name, cache_policy=NO_CACHE, persist_result=False, **retries)
     return as_step(function)(*arguments, **options)
 
 
 def _is_transient(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
-    error = state.result(raise_on_failure=False)
-    return isinstance(error, Transient) or isinstance(getattr(error, "__cause__", None), Transient)
+    return is_transient(state.result(raise_on_failure=False))

@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import memfold_flows.noting
+import memfold_flows.steps
 from memfold.contract import ConsolidationResult
-from memfold.errors import BadUsage
+from memfold.errors import BadUsage, Transient
 from memfold_flows.consolidator import AsyncConsolidator, Consolidator
 
 pytestmark = pytest.mark.praisonai
@@ -303,6 +308,40 @@ def _write_in_another_process(long_db: str) -> int:
         "con.commit()"
     )
     return subprocess.run([sys.executable, "-c", code, long_db], check=False).returncode
+
+
+@pytest.mark.parametrize("step", ["steps.take_snapshot", "steps.apply", "noting.note"])
+def test_a_memory_that_agents_keep_busy_is_tried_again(live_memory, monkeypatch, step):
+    """Nobody is there to start the pass again; what has landed by then is not written twice."""
+    for text in (TEXT, TEXT, "The lift is out.", "The kitchen opens at 8."):
+        live_memory.store_long_term(text, metadata=dict(ANN))
+    refusals = iter([Transient("stayed locked"), Transient("stayed locked")])
+    original = reduce(getattr, step.split("."), memfold_flows)
+
+    def busy_twice(*arguments: Any, **options: Any) -> Any:
+        if refusal := next(refusals, None):
+            raise refusal
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(f"memfold_flows.{step}", busy_twice)
+    monkeypatch.setattr("memfold_flows.retries._PAUSES_SECONDS", (0, 0))
+
+    result = consolidator().consolidate(live_memory)
+
+    assert (result.merged, result.entries_after, len(live_memory.get_all_memories())) == (1, 3, 3)
+
+
+def test_a_memory_that_stays_busy_is_an_error_that_says_so(sqlite_memory, monkeypatch):
+    """After the third time."""
+    sqlite_memory.store_long_term(TEXT, metadata=dict(ANN))
+    sqlite_memory.store_short_term(TEXT, metadata=dict(ANN))
+    monkeypatch.setattr("memfold_flows.retries._PAUSES_SECONDS", (0, 0))
+
+    with closing(sqlite3.connect(sqlite_memory.long_db)) as agent:
+        agent.execute("begin immediate")
+        monkeypatch.setattr("memfold_flows.stores.praisonai_files.BUSY_SECONDS", 0.01)
+        with pytest.raises(Transient, match=r"long_term_ann\.db stayed locked .* changed nothing"):
+            consolidator().consolidate(sqlite_memory)
 
 
 def test_strict_entries_make_the_result_count_copies_as_lost(live_memory):
