@@ -59,7 +59,9 @@ def _fresh_copy() -> Path:
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / _MARK).touch()
     archive = FOLDER / "memories.jsonl"
-    for old in (FOLDER / ".memfold").glob(f"{archive.name}*"):
-        old.unlink()
+    if earlier := list((FOLDER / ".memfold").glob(f"{archive.name}*")):
+        for old in earlier:
+            old.unlink()
+        terminal.warn(f"{archive} of an earlier demo was made anew; the runs over it can be shown, and not undone")
     archive.write_bytes(resources.files("memfold_flows").joinpath("sample.jsonl").read_bytes())
     return archive

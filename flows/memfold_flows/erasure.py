@@ -18,6 +18,7 @@ from memfold_flows import history, scrubbing
 from memfold_flows.receipts import ExitCode
 from memfold_flows.runs import RunDirectory, known_runs
 from memfold_flows.scrubbing import Left
+from memfold_flows.stores import urls
 from memfold_flows.stores.base import Ledger, MemoryStore, TellsEvents
 from memfold_flows.stores.outcomes import Applied, Progress
 from memfold_flows.stores.sessions import Clock, Session
@@ -164,7 +165,8 @@ def _texts(store: MemoryStore, ids: Collection[str]) -> dict[str, str]:
 
 def _runs(store: MemoryStore, runs_folder: Path) -> tuple[list[RunDirectory], list[Left]]:
     """The run directories of a store that can be reached, and those that cannot."""
-    found = {run.path: run for run in known_runs(runs_folder) if run.manifest.store == store.url}
+    url = urls.without_flags(store.url)
+    found = {run.path: run for run in known_runs(runs_folder) if urls.without_flags(run.manifest.store) == url}
     left: list[Left] = []
     for past in history.runs_of(store):
         path = Path(past.directory).resolve()

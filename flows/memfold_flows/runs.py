@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from memfold.errors import BadUsage, PlanDamaged
 from memfold.frames import EVIDENCE, SNAPSHOT, UNDO
 from memfold_flows.files import PRIVATE_FOLDER, ROWS_PER_GROUP, write_bytes, write_parquet
+from memfold_flows.stores import urls
 
 FORMAT = "memfold-run/1"
 ROWS_PER_PART = 4 * ROWS_PER_GROUP
@@ -350,7 +351,7 @@ def find_run(reference: str, folder: Path, *, store: str | None = None, must_be_
     else:
         raise BadUsage(f"no run {reference!r}: it is neither a directory nor a run id in {folder}")
     planned_store = run.manifest.store
-    if store is not None and store != planned_store:
+    if store is not None and not _is_same(planned_store, store):
         raise BadUsage(f"run {run.run_id} was planned on {planned_store}, not on {store}; nothing was written")
     return run
 
@@ -359,7 +360,7 @@ def _latest_run(folder: Path, *, store: str | None, must_be_sure: bool) -> RunDi
     runs = known_runs(folder)
     stores = sorted({run.manifest.store for run in runs})
     if store is not None:
-        runs = [run for run in runs if run.manifest.store == store]
+        runs = [run for run in runs if _is_same(run.manifest.store, store)]
     if not runs:
         of_store = "" if store is None else f" of {store}"
         raise BadUsage(f"there is no run{of_store} in {folder}; make one with: memfold plan STORE")
@@ -369,6 +370,10 @@ def _latest_run(folder: Path, *, store: str | None, must_be_sure: bool) -> RunDi
             "nothing was written. Name the run, or add --store URL."
         )
     return runs[-1]
+
+
+def _is_same(url: str, other: str) -> bool:
+    return urls.without_flags(url) == urls.without_flags(other)
 
 
 def _relation_paths(folder: Path) -> list[Path]:

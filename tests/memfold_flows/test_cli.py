@@ -467,6 +467,7 @@ def test_the_demo_shows_each_kind_of_action_and_works_twice(command: Command, tm
     text = command("demo")
     assert text.code == 0
     assert "memfold undo" in text.out
+    assert "of an earlier demo was made anew" in text.err
 
 
 def test_the_demo_leaves_a_folder_of_yours_alone(command: Command, tmp_path: Path) -> None:
@@ -565,3 +566,26 @@ def test_a_new_archive_that_would_be_the_same_is_not_written_and_that_is_said(
     assert "no memory was changed" in ended.out
     assert f"{tmp_path}/new.jsonl was not written, as it would be the same" in ended.out.replace("\n", "")
     assert not (tmp_path / "new.jsonl").exists()
+
+
+def test_latest_of_a_store_is_found_where_bad_lines_were_left_out(command: Command, tmp_path: Path) -> None:
+    """How a pass read the archive makes no other store of it."""
+    lines = [json.dumps(record) for record in COPIES]
+    (tmp_path / "notes.jsonl").write_text("\n".join([*lines, "{no json"]) + "\n")
+    planned = json.loads(command("plan", "jsonl:notes.jsonl", "--skip-bad", "--json").out)
+
+    shown = json.loads(command("show", "latest", "--store", "jsonl:notes.jsonl", "--json").out)
+
+    assert shown["plan"]["run_id"] == planned["run_id"]
+
+
+def test_init_leaves_another_programs_database_alone(command: Command, tmp_path: Path) -> None:
+    """A slip of the hand adds no table to it."""
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
+        connection.execute("create table orders (id integer primary key)")
+
+    ended = command("init", "sqlite:shop.db")
+
+    assert (ended.code, "'orders'; nothing was made" in ended.err) == (1, True)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        assert connection.execute("select name from sqlite_schema").fetchall() == [("orders",)]

@@ -172,16 +172,18 @@ def test_init_makes_a_table_once(tmp_path):
     assert list(open_store(f"sqlite:{path}").snapshot()) == []
 
 
-def test_init_leaves_the_other_tables_of_a_file_alone(tmp_path):
-    """Memories may live in the file of an application."""
+def test_init_adds_nothing_to_the_file_of_an_application(tmp_path):
+    """Its owner may not know of memfold; a table of theirs can be named instead."""
     path = tmp_path / "app.db"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("create table users (name text)")
         connection.execute("insert into users values ('ann')")
 
-    sqlite.init(path)
+    with pytest.raises(StoreError, match=r"it has the table 'users'; nothing was made.*\?table=NAME"):
+        sqlite.init(path)
 
     with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("select name from sqlite_schema").fetchall() == [("users",)]
         assert connection.execute("select name from users").fetchall() == [("ann",)]
 
 

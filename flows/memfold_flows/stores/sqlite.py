@@ -127,7 +127,7 @@ def init(path: Path) -> bool:
     """Make an empty ``memories`` table, and the file where it is missing; False where the table is there already.
 
     Raises:
-        StoreError: the path holds something else, or a ``memories`` table of another make.
+        StoreError: the path holds something else, another program's tables, or a ``memories`` table of another make.
     """
     if path.exists():
         require_database(path)
@@ -135,12 +135,23 @@ def init(path: Path) -> bool:
         if _table_columns(connection):
             _require_columns(connection, path)
             return False
+        _require_own(connection, path)
         connection.execute("pragma journal_mode = wal")
         connection.execute("begin immediate")
         connection.execute(_TABLE)
         connection.execute(_SCOPE_INDEX)
         connection.execute("commit")
     return True
+
+
+def _require_own(connection: sqlite3.Connection, path: Path) -> None:
+    query = "select name from main.sqlite_schema where type = 'table' order by name"
+    names = [name for (name,) in connection.execute(query)]
+    if others := [name for name in names if not name.startswith(("sqlite_", "memfold_"))]:
+        raise StoreError(
+            f"{path} is the database of another program: it has the table {others[0]!r}; nothing was made. "
+            "Give memfold a file of its own, or name the table that holds memories: sqlite:FILE?table=NAME"
+        )
 
 
 class SqliteStore:

@@ -70,6 +70,13 @@ def with_options(url: str, options: Mapping[str, str]) -> str:
     return f"{url}{'?' + query if query else ''}"
 
 
+def without_flags(url: str) -> str:
+    """The URL of the same store, without what says how one pass over it reads."""
+    place, _, query = url.partition("?")
+    options = [option for option in query.split("&") if option and option.partition("=")[0] != "skip_bad"]
+    return f"{place}{'?' + '&'.join(options) if options else ''}"
+
+
 def local_path(path: str) -> Path:
     """The path of a store URL on this machine, made absolute."""
     return Path(path).expanduser().absolute()
