@@ -369,6 +369,28 @@ def test_a_row_that_another_table_needs_stays_and_the_message_quotes_no_memory(n
     assert database.execute("select count(*) from notes") == [(2,)]
 
 
+def test_an_undo_that_breaks_a_rule_of_the_table_names_it_and_the_rest_comes_back_by_scope(notes, database, a_pass):
+    """An agent told the same again under another id, and no two rows of the table may say the same."""
+    store = notes("unique (body)")
+    for row in (
+        ("ann", "Hello there.", "me"),
+        ("bob", "hello there", "me"),
+        ("cat", "Bye.", "you"),
+        ("dan", "bye", "you"),
+    ):
+        database.execute("insert into notes values (%s, %s, %s)", *row)
+    night = a_pass(store).plan(merge={"bob": "ann", "dan": "cat"})
+    night.apply()
+    database.execute("insert into notes values ('eve', 'hello there', 'me')")
+
+    with pytest.raises(StoreError, match=r"refused a row \(UniqueViolation: constraint notes_body_key, table notes\)"):
+        night.undo()
+    assert database.execute("select id from notes order by 1") == [("ann",), ("cat",), ("eve",)]
+
+    assert night.undo(scope="you").restored == 1
+    assert database.execute("select id from notes order by 1") == [("ann",), ("cat",), ("dan",), ("eve",)]
+
+
 def test_init_makes_a_store_once(database):
     """And says the second time that it is there."""
     parts = urls.parse(database.url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -112,6 +113,14 @@ def test_a_flow_refuses_a_password_that_prefect_would_keep(guarded):
         Request(store=with_password(guarded))
 
     assert "s3cr" not in str(error.value)
+
+
+def test_init_says_what_is_there_without_the_password(guarded):
+    """The URL that it prints is the one that runs keep."""
+    code, words = memfold("init", with_password(guarded), "--json")
+
+    assert code == 0, words
+    assert json.loads(words) == {"store": f"{guarded}?table=public.memories", "created": False}
 
 
 def test_a_password_may_come_from_the_environment(guarded):
