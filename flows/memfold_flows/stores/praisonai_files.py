@@ -146,7 +146,8 @@ def _check(file: Path, tier: str) -> None:
     if not file.exists():
         raise StoreError(
             f"there is no file {file}; nothing was read or created. "
-            f"Check the path; PraisonAI makes this file when an agent first uses its {tier} memory."
+            f"Check the path; PraisonAI makes this file when an agent first uses its {tier} memory. One that "
+            "never did makes both with get_all_memories(), or with a Consolidator in its own process."
         )
     require_database(file)
     with sqlite_errors(file, "opening the store"), closing(open_reading(file)) as connection:
