@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -34,8 +34,8 @@ class Change:
 
     def as_json(self) -> dict[str, Any]:
         """The keys that say something of this change."""
-        fields = asdict(self)
-        return fields if self.change == "removed" else {"id": self.id, "change": self.change}
+        said = {"id": self.id, "change": self.change}
+        return {**said, "into": self.into, "superseded_by": self.superseded_by} if self.change == "removed" else said
 
 
 def of_apply(undo_rows: pa.Table, superseded_by: Mapping[str, str]) -> list[Change]:

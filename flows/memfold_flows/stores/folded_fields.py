@@ -20,8 +20,9 @@ def changed_fields(before: Memory, after: Memory) -> list[str]:
 
 def keep_to_places(before: Memory, after: Memory, places: Collection[str]) -> Memory:
     """The folded memory, but for fields that the store has no place for: those stay as they were."""
-    written = {name: getattr(after, name) for name in changed_fields(before, after) if name in places}
-    return replace(before, **written)
+    changed = changed_fields(before, after)
+    written = {name: getattr(after, name) for name in changed if name in places}
+    return after if len(written) == len(changed) else replace(before, **written)
 
 
 def to_json(memory: Memory, names: Iterable[str]) -> str:

@@ -123,6 +123,7 @@ def _fold(settled: Settled, survivor: Memory, members: list[Memory], traits: Sto
     folded = fold(survivor, members, session_recall=policy.session_recall, new_content=new_content)
     after = keep_to_places(survivor, folded.memory, traits.places)
     settled.metadata_conflicts = folded.metadata_conflicts
-    settled.fields_left_out = tuple(changed_fields(after, folded.memory))
+    if after is not folded.memory:
+        settled.fields_left_out = tuple(changed_fields(after, folded.memory))
     if after != survivor:
         settled.folded = after
