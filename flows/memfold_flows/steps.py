@@ -91,7 +91,7 @@ def match(run: RunDirectory) -> Path:
     if proposals is not None:
         from memfold import proposals as proposing
 
-        found = proposing.with_rewritten(matches.clusters, proposals)
+        found = proposing.with_rewritten(matches.clusters, proposals, snapshot=snapshot, rejected=rejected)
         texts = proposing.texts(proposals, found)
     run.write("rewrites", texts)
     logger.info("judged %d pairs; %d memories have a match", matches.pairs.num_rows, found.num_rows)

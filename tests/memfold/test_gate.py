@@ -127,6 +127,23 @@ class TestRows:
             ("accounts", "b", {"is_lost_strict": False}),
             ("accounts", "b", {"reason": "same"}),
             ("accounts", "d", {"is_lost": True}),
+            ("accounts", "d", {"new_content": "Another text"}),
+            ("accounts", "a", {"new_content": "Retry three times", "reason": "rewritten", "is_lost": True}),
+            (
+                "information",
+                "a",
+                {"new_content": "Retry four times", "reason": "rewritten", "is_lost": True, "is_lost_strict": True},
+            ),
+            (
+                "information",
+                "a",
+                {
+                    "new_content": "Ana may retry three times",
+                    "reason": "rewritten",
+                    "is_lost": True,
+                    "is_lost_strict": True,
+                },
+            ),
             ("accounts", "d", {"action": "prune", "reason": "expired", "is_lost_strict": True}),
         ],
     )

@@ -717,6 +717,22 @@ def test_a_rewritten_text_lands_for_all_or_for_none(tmp_path: Path, model: Calla
     assert one_pass.archive.read_bytes() == edited
 
 
+@pytest.mark.parametrize("decision", ["reject", "pin"])
+def test_a_person_may_reject_a_rewritten_text(tmp_path: Path, model: Callable[[Answer], Model], decision: str) -> None:
+    """An edited plan asks nobody again, and what was set apart or pinned keeps its own text."""
+    asked = model(merging(BOTH))
+    one_pass = Pass(tmp_path, [GUIDE, ON_THE_WIKI, *OTHERS])
+    first = one_pass.plan(asked, uses=["rewrite"])
+    run = RunDirectory.create(tmp_path / "edited", "edited")
+
+    pipeline.edit(one_pass.store(), first, run, {"a": decision}, clock=lambda: NOW)  # type: ignore[dict-item]
+    receipt = pipeline.apply(one_pass.store(), run, clock=lambda: NOW + timedelta(minutes=1))
+
+    assert receipt.totals.merged == 0
+    assert one_pass.texts["b"] == ON_THE_WIKI
+    assert len(asked.requests) == 1
+
+
 def test_a_store_without_a_place_for_it_is_not_asked_for_a_text(
     tmp_path: Path, model: Callable[[Answer], Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,8 @@ from memfold.policy import Policy
 if TYPE_CHECKING:
     import polars as pl
 
+    from memfold.text import ReadTexts
+
 #: What an inspection reads of the snapshot.
 SNAPSHOT_COLUMNS = (
     "memory_id",
@@ -43,7 +45,9 @@ class Check:
     says: str
 
 
-def checks(plan: pa.Table, snapshot: pa.Table, policy: Policy) -> dict[str, tuple[Check, ...]]:
+def checks(
+    plan: pa.Table, snapshot: pa.Table, policy: Policy, *, read_texts: ReadTexts | None = None
+) -> dict[str, tuple[Check, ...]]:
     """Per scope that the plan or the snapshot names: rows, targets, walls, pinned, accounts and information.
 
     A value that is missing where a check needs it fails that check.
@@ -57,7 +61,9 @@ def checks(plan: pa.Table, snapshot: pa.Table, policy: Policy) -> dict[str, tupl
         *(rule.fails.fill_null(True).sum().alias(f"{rule.name} failures") for rule in rules),
         *(pl.col("memory_id").filter(rule.fails.fill_null(True)).min().alias(f"{rule.name} first") for rule in rules),
     )
-    forgetful = _merges_that_forget(plan, snapshot)
+    forgetful = _merges_that_forget(plan, snapshot, read_texts)
+    for scope, lies in _texts_that_lie(plan, snapshot).items():
+        forgetful.setdefault(scope, []).extend(lies)
     answers: dict[str, tuple[Check, ...]] = {}
     for row in found.iter_rows(named=True):
         answers[row["scope"]] = (
@@ -150,7 +156,7 @@ def _rules(policy: Policy) -> tuple[_Rule, ...]:
         ),
         _Rule(
             "pinned",
-            is_removed & (col("pinned") | col("protected")),
+            (is_removed | col("new_content").is_not_null()) & (col("pinned") | col("protected")),
             "no pinned or protected memory goes",
             "{failures} pinned or protected of {rows} memories would go (first: {first!r})",
         ),
@@ -218,7 +224,9 @@ def _information(forgetful: list[tuple[str, str, tuple[str, ...]]]) -> Check:
     )
 
 
-def _merges_that_forget(plan: pa.Table, snapshot: pa.Table) -> dict[str, list[tuple[str, str, tuple[str, ...]]]]:
+def _merges_that_forget(
+    plan: pa.Table, snapshot: pa.Table, read_texts: ReadTexts | None
+) -> dict[str, list[tuple[str, str, tuple[str, ...]]]]:
     """Per scope: the merges whose removed text holds facts that the text it goes into does not, by memory id."""
     import polars as pl
 
@@ -244,17 +252,36 @@ def _merges_that_forget(plan: pa.Table, snapshot: pa.Table) -> dict[str, list[tu
     )
     if merges.is_empty():
         return {}
-    return _forgetful(merges)
+    return _forgetful(merges, read_texts)
 
 
-def _forgetful(merges: pl.DataFrame) -> dict[str, list[tuple[str, str, tuple[str, ...]]]]:
-    from memfold.text import is_blank, read_corpus
+def _texts_that_lie(plan: pa.Table, snapshot: pa.Table) -> dict[str, list[tuple[str, str, tuple[str, ...]]]]:
+    """Per scope: the memories whose new text lacks or invents something, against all that goes into it."""
+    rewritten = plan.filter(pc.is_valid(plan["new_content"])).to_pylist()
+    if not rewritten:
+        return {}
+    from memfold import veto
+
+    contents = dict(zip(snapshot["memory_id"].to_pylist(), snapshot["content"].to_pylist(), strict=True))
+    found: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {}
+    for row in rewritten:
+        members = plan.filter(pc.equal(plan["into_id"], row["memory_id"]))["memory_id"].to_pylist()
+        sources = [contents.get(source, "") for source in (row["memory_id"], *members)]
+        if objection := veto.of_text(row["new_content"], sources):
+            found.setdefault(row["scope"], []).append((row["memory_id"], row["memory_id"], (objection.says,)))
+    return found
+
+
+def _forgetful(
+    merges: pl.DataFrame, read_texts: ReadTexts | None
+) -> dict[str, list[tuple[str, str, tuple[str, ...]]]]:
+    from memfold.text import is_blank, read_with_keys
     from memfold.verdicts import would_lose
 
     columns = ("title", "content", "title_kept", "content_kept")
     texts = sorted({text for name in columns for text in merges[name].unique() if not is_blank(text)})
     places = {text: place for place, text in enumerate(texts)}
-    corpus = read_corpus(texts)
+    corpus, _ = (read_texts or read_with_keys)(texts)
     forgetful: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {}
     for scope, memory_id, into_id, *row in merges.select("scope", "memory_id", "into_id", *columns).iter_rows():
         removed, kept = ([places[text] for text in part if text in places] for part in (row[:2], row[2:]))

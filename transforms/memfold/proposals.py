@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memfold import frames, veto
 from memfold.policy import Policy
-from memfold.questions import Question, Row, is_same_day, label, said
+from memfold.questions import Question, Row, is_same_day, label, said, taken_back
 from memfold.text import is_blank, read_corpus
 from memfold.verdicts import would_lose
 from memfold.veto import Objection
@@ -131,13 +133,19 @@ def as_table(proposals: Iterable[tuple[str, Proposal]]) -> pa.Table:
     return pa.Table.from_pylist(sorted(rows, key=lambda row: (row["question"], row["ids"])), frames.PROPOSALS)
 
 
-def with_rewritten(clusters: pa.Table, proposals: pa.Table) -> pa.Table:
-    """The ``clusters`` relation with a cluster for each accepted text; its memories must be in none so far."""
-    known = set(clusters["memory_id"].to_pylist())
+def with_rewritten(clusters: pa.Table, proposals: pa.Table, *, snapshot: pa.Table, rejected: pa.Table) -> pa.Table:
+    """The ``clusters`` relation with a cluster for each accepted text.
+
+    Its memories must be in none so far, none may be pinned or protected, and no person may have set two of them apart.
+    """
+    known = {*clusters["memory_id"].to_pylist(), *_fixed(snapshot)}
+    apart = taken_back(rejected)
     rows: list[dict[str, Any]] = clusters.to_pylist()
     number = 1 + max((row["cluster_id"] for row in rows), default=-1)
     for each in proposals.to_pylist():
         if each["kind"] != "rewrite" or not each["accepted"] or known.intersection(each["ids"]):
+            continue
+        if any((min(pair), max(pair)) in apart for pair in combinations(each["ids"], 2)):
             continue
         known.update(each["ids"])
         for memory_id in each["ids"]:
@@ -166,6 +174,12 @@ def texts(proposals: pa.Table, clusters: pa.Table) -> pa.Table:
         if row["kind"] == "rewrite" and row["accepted"] and row["stays"] in survivors
     ]
     return pa.Table.from_pylist(sorted(rows, key=lambda row: str(row["memory_id"])), frames.REWRITES)
+
+
+def _fixed(snapshot: pa.Table) -> list[str]:
+    is_fixed = pc.or_(snapshot["pinned"], snapshot["protected"])
+    ids: list[str] = snapshot.filter(is_fixed)["memory_id"].to_pylist()
+    return ids
 
 
 # ------------------------------------------------------------------------------------------------------ one answer

@@ -122,7 +122,7 @@ def to_judge(known: Known, policy: Policy) -> list[Question]:
     """Pairs that were left apart for lack of certainty, and neighbours by meaning, as questions of a few pairs each."""
     found = {(row["left_id"], row["right_id"]): row["verdict"] for row in known.pairs.to_pylist()}
     decided = {pair for pair, verdict in found.items() if verdict not in UNSURE}
-    asked = sorted({*found, *map(_ordered, known.neighbours)} - decided - _taken_back(known.rejected))
+    asked = sorted({*found, *map(_ordered, known.neighbours)} - decided - taken_back(known.rejected))
     rows = _rows(known.snapshot, {memory_id for pair in asked for memory_id in pair}, policy)
     by_wall: defaultdict[tuple[Any, ...], list[tuple[str, str]]] = defaultdict(list)
     for one, other in asked:
@@ -145,6 +145,12 @@ def open_rows(known: Known, policy: Policy) -> list[Row]:
     return [rows[memory_id] for memory_id in sorted(rows)]
 
 
+def taken_back(rejected: pa.Table) -> set[tuple[str, str]]:
+    """Pairs whose merge a person took back: nobody is asked about them again."""
+    merges = rejected.select(["memory_id", "into_id"]).to_pylist()
+    return {_ordered((row["memory_id"], row["into_id"])) for row in merges if row["into_id"] is not None}
+
+
 UNSURE = ("distinct", "conflict")
 
 
@@ -160,7 +166,7 @@ def to_rewrite(known: Known, policy: Policy, *, apart: Iterable[tuple[str, str]]
         if row["verdict"] in UNSURE or (row["held"] or "").startswith("would lose")
     ]
     asked = [_ordered(pair) for pair in dict.fromkeys([*near, *known.neighbours])]
-    shut = _taken_back(known.rejected) | {_ordered(pair) for pair in apart}
+    shut = taken_back(known.rejected) | {_ordered(pair) for pair in apart}
     clustered = set(known.clusters["memory_id"].to_pylist())
     rows = _rows(known.snapshot, {memory_id for pair in asked for memory_id in pair} - clustered, policy)
     rows = {memory_id: row for memory_id, row in rows.items() if _may_be_rewritten(row, policy)}
@@ -215,12 +221,6 @@ def _gather(
 
 def _stays(row: Row) -> bool:
     return bool(row["pinned"] or row["protected"])
-
-
-def _taken_back(rejected: pa.Table) -> set[tuple[str, str]]:
-    """Pairs whose merge a person took back: nobody is asked about them again."""
-    merges = rejected.select(["memory_id", "into_id"]).to_pylist()
-    return {_ordered((row["memory_id"], row["into_id"])) for row in merges if row["into_id"] is not None}
 
 
 def _ordered(pair: Sequence[str]) -> tuple[str, str]:

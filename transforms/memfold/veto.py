@@ -114,11 +114,13 @@ def of_union(one: str, other: str) -> Objection | None:
         return Objection("facts", "each has a value of its own where the other has another")
     if turned := _turning([(side, [at for at in alone if not side.is_fact(at)]) for side, alone in sides]):
         return turned
+    return _too_little(left, right, both) or _moved(left, right, both)
+
+
+def _too_little(left: Reading, right: Reading, both: Matched) -> Objection | None:
     common = sum(not left.is_light(at) for at in both.left)
     lengths = [sum(not side.is_light(at) for at in range(len(side.words))) for side in (left, right)]
-    if 2 * common < min(lengths):
-        return Objection("common", f"too little in common: {common} words")
-    return _moved(left, right, both)
+    return Objection("common", f"too little in common: {common} words") if 2 * common < min(lengths) else None
 
 
 def of_text(text: str, sources: Sequence[str]) -> Objection | None:
