@@ -136,12 +136,20 @@ def model(run: RunDirectory) -> Path:
 
 def judge(store: MemoryStore, run: RunDirectory, scopes: Collection[str] | None, clock: Clock) -> PlanReport:
     """Ask the gate, and seal the run: from now on its plan cannot change unnoticed."""
+    from memfold_flows.reading import read_texts
+
     progress.report("checking", 0)
     policy, now = policy_of(run), clock()
     snapshot = run.read("snapshot")
     held_before = _held_before(store) if scopes is None and not snapshot.num_rows else ()
     verdict = gate.judge(
-        run.read("plan"), run.read("tally"), snapshot=snapshot, policy=policy, now=now, held_before=held_before
+        run.read("plan"),
+        run.read("tally"),
+        snapshot=snapshot,
+        policy=policy,
+        now=now,
+        held_before=held_before,
+        read_texts=read_texts,
     )
     run.write("tally", verdict.tally)
     report = replace(read_report(run, store=store.url), left_alone=dict(getattr(store, "left_alone", {})))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,6 +16,9 @@ from memfold.errors import PlanDamaged
 from memfold.frames import PLAN, TALLY
 from memfold.inspection import Check
 from memfold.policy import Policy
+
+if TYPE_CHECKING:
+    from memfold.text import ReadTexts
 
 __all__ = ["Check", "Counts", "ScopeVerdict", "Verdict", "judge", "limits"]
 
@@ -74,6 +77,7 @@ def judge(
     policy: Policy,
     now: datetime,
     held_before: Collection[str] = (),
+    read_texts: ReadTexts | None = None,
 ) -> Verdict:
     """Ask every check of every scope.
 
@@ -87,7 +91,7 @@ def judge(
     _require_columns("snapshot", snapshot, inspection.SNAPSHOT_COLUMNS)
     rows = {row["scope"]: row for row in tally.to_pylist()}
     counted = inspection.counts(plan)
-    row_checks = inspection.checks(plan, snapshot, policy)
+    row_checks = inspection.checks(plan, snapshot, policy, read_texts=read_texts)
     scopes = []
     for scope in sorted({*rows, *row_checks, *held_before}):
         row = rows.get(scope) or _nothing(scope)

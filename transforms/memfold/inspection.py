@@ -272,9 +272,7 @@ def _texts_that_lie(plan: pa.Table, snapshot: pa.Table) -> dict[str, list[tuple[
     return found
 
 
-def _forgetful(
-    merges: pl.DataFrame, read_texts: ReadTexts | None
-) -> dict[str, list[tuple[str, str, tuple[str, ...]]]]:
+def _forgetful(merges: pl.DataFrame, read_texts: ReadTexts | None) -> dict[str, list[tuple[str, str, tuple[str, ...]]]]:
     from memfold.text import is_blank, read_with_keys
     from memfold.verdicts import would_lose
 
