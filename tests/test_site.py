@@ -38,7 +38,7 @@ def test_the_commands_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     assert len(blocks) >= 2 or page == "tuning.md"
 
 
-@pytest.mark.parametrize("page", ["commands.md", "relations.md"])
+@pytest.mark.parametrize("page", ["commands.md", "relations.md", "settings.md", "memfold.schema.json"])
 def test_the_reference_is_that_of_the_code(page: str) -> None:
     """A command, option or column that changed is written down: run docs/reference/generate.py again."""
     generated = runpy.run_path(str(ROOT / "docs/reference/generate.py"))["pages"]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,9 @@ import typer.main
 
 from memfold import frames
 from memfold_flows.cli import app
-from memfold_flows.flags import THRESHOLDS
+from memfold_flows.configuration import MEANINGS, schema
+from memfold_flows.flags import THRESHOLDS, flag_of
+from memfold_flows.sections import EVO_NAMES, SECTIONS, dotted
 
 HERE = Path(__file__).parent
 SQL = Path(frames.__file__).parent / "sql"
@@ -21,7 +24,12 @@ NOTE = "<!-- made by generate.py from the code: change the code, then run it aga
 
 def pages() -> dict[str, str]:
     """Each generated page, by its file name."""
-    return {"commands.md": commands_page(), "relations.md": relations_page()}
+    return {
+        "commands.md": commands_page(),
+        "relations.md": relations_page(),
+        "settings.md": settings_page(),
+        "memfold.schema.json": json.dumps(schema(), indent=2) + "\n",
+    }
 
 
 def commands_page() -> str:
@@ -64,6 +72,53 @@ def relations_page() -> str:
         rows = [(f"`{field.name}`", f"`{field.type}`", "yes" if field.nullable else "") for field in schema]
         parts.append(_table(("column", "type", "may be null"), rows))
     return "\n\n".join(parts) + "\n"
+
+
+def settings_page() -> str:
+    """Every setting by its section: its default, its flag or variable, what it does."""
+    described: dict[str, Any] = schema()["properties"]
+    parts = ["# Settings", NOTE, _ABOUT_SETTINGS]
+    for section, names in SECTIONS.items():
+        rows = [(f"`{dotted(name)}`", *_setting(name, described[name])) for name in names]
+        parts += [f"## {section}", _table(("setting", "default", "elsewhere", "what it does"), rows)]
+    parts += ["## In evo's words", "What evo's users know, with the same meaning:"]
+    parts.append(_table(("name", "setting"), [(f"`{evo}`", f"`{dotted(name)}`") for evo, name in EVO_NAMES.items()]))
+    return "\n\n".join(parts) + "\n"
+
+
+_ABOUT_SETTINGS = """A flag wins over the environment, that over `memfold.yaml` in the working folder, that over a
+preset, that over the default. `memfold config` shows each value and where it comes from. An unknown
+name is an error.
+
+```yaml
+# yaml-language-server: $schema=memfold.schema.json
+store: sqlite:memories.db
+gate:
+  max_loss_fraction: 0.2
+  on_excess: fit
+prune:
+  stale_min_idle_days: 180
+schedule:
+  consolidate_interval_hours: 12
+```
+
+The schema is [memfold.schema.json](memfold.schema.json), and `memfold config --schema` prints it. A
+setting may also stand outside of its section, under the name of its variable in lower case
+(`max_loss_fraction: 0.2`), but not in two places.
+
+Beside the sections there are `store` (the store of the commands that are given none), `preset`
+(`evo`), `tables` (the columns of [tables of your own](../postgresql.md#a-table-of-yours)),
+`proposer` (a model that may propose), and `memory.consolidation` with `enabled`, `cron` and
+`max_loss_fraction`, as PraisonAI's users write it. Secrets never stand in the file:
+`MEMFOLD_PROPOSER_KEY` holds the key of a model, `PGPASSWORD` a password. `MEMFOLD_HOME` is the
+folder that runs live in."""
+
+
+def _setting(name: str, described: dict[str, Any]) -> tuple[str, str, str]:
+    default = described.get("default")
+    flag = f", `{flag_of(name)}`" if name in THRESHOLDS else ""
+    shown = "" if default in (None, []) else f"`{json.dumps(default)}`"
+    return shown, f"`MEMFOLD_{name.upper()}`{flag}", _cell(MEANINGS[name])
 
 
 _EXIT_CODES = """| exit code | meaning |

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TextIO
+from typing import Annotated, Any, NoReturn, TextIO, TypeVar
 
 import typer
 
 from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError
+from memfold_flows.command_examples import EXAMPLES
 from memfold_flows.flags import with_threshold_flags
+
+CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 
 app = typer.Typer(
     name="memfold",
     help="The night shift for AI-agent memory: folds copies and rewordings, loses nothing, can be undone.",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def _command(name: str) -> Callable[[CommandFunction], CommandFunction]:
+    """A command whose help ends with an example."""
+    return app.command(name=name, epilog=f"Example: {EXAMPLES[name]}")
+
+
 Store = Annotated[str, typer.Argument(metavar="STORE", help="The store, as scheme:path (see: memfold stores).")]
+StoreOrSet = Annotated[
+    str | None, typer.Argument(metavar="[STORE]", help="The store, as scheme:path; left out: `store` of memfold.yaml.")
+]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run id, a run directory, or latest.")]
 OfStore = Annotated[str | None, typer.Option("--store", metavar="URL", help="Only runs of this store.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
@@ -49,8 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter must not end a pass
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        code = app(args=None if arguments is None else list(arguments), prog_name="memfold", standalone_mode=True)
+        _require_text(words)
+        code = app(args=words, prog_name="memfold", standalone_mode=True)
     except BadUsage as error:
         code = _fail(error, ExitCode.BAD_USAGE)
     except ApplyInterrupted as error:
@@ -62,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-@app.command()
+@_command("init")
 def init(store: Store, as_json: AsJson = False) -> None:
     """Make a new, empty store (sqlite:FILE)."""
     from memfold_flows import commands
@@ -70,10 +83,10 @@ def init(store: Store, as_json: AsJson = False) -> None:
     commands.init(store, as_json=as_json)
 
 
-@app.command()
+@_command("plan")
 @with_threshold_flags
 def plan(
-    store: Store,
+    store: StoreOrSet = None,
     *,
     scope: Scopes = None,
     as_of: AsOf = None,
@@ -86,9 +99,10 @@ def plan(
 ) -> None:
     """Plan a pass and show it; writes nothing to the store."""
     from memfold_flows import commands
+    from memfold_flows.settings import store_of
 
     commands.plan(
-        store,
+        store_of(store),
         scopes=scope,
         as_of=as_of,
         run_dir=run_dir,
@@ -100,7 +114,7 @@ def plan(
     )
 
 
-@app.command()
+@_command("show")
 def show(
     run: Run,
     store: OfStore = None,
@@ -118,7 +132,7 @@ def show(
     commands.show(run, store=store, as_json=as_json)
 
 
-@app.command()
+@_command("export")
 def export(
     run: Run,
     *,
@@ -134,7 +148,7 @@ def export(
     commands.export(run, store=store, as_csv=as_csv)
 
 
-@app.command()
+@_command("edit")
 def edit(
     run: Run,
     *,
@@ -158,7 +172,7 @@ def edit(
     )
 
 
-@app.command()
+@_command("apply")
 def apply(
     run: Run,
     *,
@@ -175,10 +189,10 @@ def apply(
     commands.apply(run, store=store, out=out, in_place=in_place, yes=yes, as_json=as_json, quiet=quiet)
 
 
-@app.command()
+@_command("run")
 @with_threshold_flags
 def run(
-    store: Store,
+    store: StoreOrSet = None,
     *,
     scope: Scopes = None,
     as_of: AsOf = None,
@@ -194,9 +208,10 @@ def run(
 ) -> None:
     """Plan, gate and apply in one go; asks first on a terminal."""
     from memfold_flows import commands
+    from memfold_flows.settings import store_of
 
     commands.run(
-        store,
+        store_of(store),
         scopes=scope,
         as_of=as_of,
         run_dir=run_dir,
@@ -211,25 +226,36 @@ def run(
     )
 
 
-@app.command()
-def check(store: Store, scope: OneScope = "", as_json: AsJson = False) -> None:
+@_command("status")
+def status(store: StoreOrSet = None, as_json: AsJson = False) -> None:
+    """Say how each scope of a store stands: due or not and why, its last pass, what waits for review."""
+    from memfold_flows import standing
+    from memfold_flows.settings import store_of
+
+    standing.show(store_of(store), as_json=as_json)
+
+
+@_command("check")
+def check(store: StoreOrSet = None, scope: OneScope = "", as_json: AsJson = False) -> None:
     """Say whether a scope is due for a pass, and why; exits 0 if it is and 5 if not. Quick, for an agent's hooks."""
     from memfold_flows import checking
     from memfold_flows.receipts import ExitCode
+    from memfold_flows.settings import store_of
 
-    due = checking.check(store, scope, as_json=as_json)
+    due = checking.check(store_of(store), scope, as_json=as_json)
     raise typer.Exit(ExitCode.DONE if due.should_consolidate else ExitCode.NOT_DUE)
 
 
-@app.command()
-def hints(store: Store, scope: OneScope = "", as_json: AsJson = False) -> None:
+@_command("hints")
+def hints(store: StoreOrSet = None, scope: OneScope = "", as_json: AsJson = False) -> None:
     """Name the pairs of memories of a scope that share most of their words, by title. Judges nothing."""
     from memfold_flows import checking
+    from memfold_flows.settings import store_of
 
-    checking.show_hints(store, scope, as_json=as_json)
+    checking.show_hints(store_of(store), scope, as_json=as_json)
 
 
-@app.command()
+@_command("undo")
 def undo(
     run: Run,
     *,
@@ -247,7 +273,7 @@ def undo(
     commands.undo(run, store=store, scope=scope, memory_id=memory_id, yes=yes, as_json=as_json)
 
 
-@app.command()
+@_command("forget")
 def forget(
     store: Store,
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of memories, old or new.")],
@@ -264,15 +290,16 @@ def forget(
     forgetting.forget(store, ids, with_survivor=with_survivor, yes=yes, as_json=as_json)
 
 
-@app.command()
-def history(store: Store, as_json: AsJson = False) -> None:
+@_command("history")
+def history(store: StoreOrSet = None, as_json: AsJson = False) -> None:
     """List the runs that wrote to a store, newest first, and how far each has come."""
     from memfold_flows import upkeep
+    from memfold_flows.settings import store_of
 
-    upkeep.show_history(store, as_json=as_json)
+    upkeep.show_history(store_of(store), as_json=as_json)
 
 
-@app.command()
+@_command("resolve")
 def resolve(
     store: Store,
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of memories, old or new.")],
@@ -284,7 +311,7 @@ def resolve(
     upkeep.resolve(store, ids, as_json=as_json)
 
 
-@app.command(name="prune-runs")
+@_command("prune-runs")
 def prune_runs(
     *,
     store: OfStore = None,
@@ -298,7 +325,7 @@ def prune_runs(
     upkeep.prune_runs(url=store, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
-@app.command(name="stores")
+@_command("stores")
 def list_stores(as_json: AsJson = False) -> None:
     """List the kinds of stores and their options, and the stores that have runs."""
     from memfold_flows import commands
@@ -306,7 +333,7 @@ def list_stores(as_json: AsJson = False) -> None:
     commands.list_stores(as_json=as_json)
 
 
-@app.command()
+@_command("judge")
 def judge(
     pairs: Annotated[
         Path, typer.Argument(metavar="PAIRS.jsonl", help='Lines of {"pair_id", "a": {"text"}, "b": {"text"}}.')
@@ -321,7 +348,7 @@ def judge(
     commands.judge(pairs, out=out, as_json=as_json)
 
 
-@app.command()
+@_command("cluster")
 def cluster(
     source: Annotated[Path, typer.Argument(metavar="IN.parquet", help="Columns id and text, one row per text.")],
     target: Annotated[Path, typer.Argument(metavar="OUT.parquet", help="Columns id and cluster.")],
@@ -339,7 +366,7 @@ def cluster(
     commands.cluster(source, target, threshold=threshold, scope=scope, quiet=quiet, as_json=as_json)
 
 
-@app.command()
+@_command("backfill")
 @with_threshold_flags
 def backfill(
     archive: Annotated[str, typer.Argument(metavar="ARCHIVE", help="jsonl: or parquet:, a file or a folder of them.")],
@@ -373,7 +400,7 @@ def backfill(
     )
 
 
-@app.command()
+@_command("serve")
 def serve(
     store: Store,
     *,
@@ -388,7 +415,26 @@ def serve(
     serving.serve(store, cron=cron, timezone=timezone)
 
 
-@app.command()
+@_command("config")
+@with_threshold_flags
+def config(
+    *,
+    as_schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of memfold.yaml, for editors.")
+    ] = False,
+    as_json: AsJson = False,
+    flags: dict[str, Any],
+) -> None:
+    """Show each setting with its value and where it comes from: flag, environment, file and line, preset or default."""
+    from memfold_flows import configuration
+
+    if as_schema:
+        configuration.show_schema()
+    else:
+        configuration.show(flags, as_json=as_json)
+
+
+@_command("demo")
 def demo(as_json: AsJson = False) -> None:
     """Run a whole pass over a copy of the sample store, in ./demo."""
     from memfold_flows import demo as sample
@@ -431,6 +477,13 @@ def _heard_or_not(stream: TextIO) -> TextIO:
         errors=stream.errors,
         line_buffering=stream.line_buffering or stream.write_through,
     )
+
+
+def _require_text(words: Sequence[str]) -> None:
+    """Refuse bytes that are no text: neither a store nor an id can be called so."""
+    for word in words:
+        if any("\ud800" <= character <= "\udfff" for character in word):
+            raise BadUsage(f"{word!r} is not valid UTF-8; nothing was read or written")
 
 
 def _fail(error: BaseException, code: int) -> int:

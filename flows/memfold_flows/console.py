@@ -272,7 +272,7 @@ def _after_plan(report: PlanReport, *, is_archive: bool, is_new: bool, can_undo:
 def _after_apply(receipt: Receipt) -> list[tuple[str, str]]:
     lines = _ways_on("run", receipt.limit, receipt.refused)
     if receipt.drifted:
-        lines.append((f"memfold plan {_quoted(receipt.store)}", "plan again what drifted"))
+        lines.append((f"memfold plan {quoted(receipt.store)}", "plan again what drifted"))
     if receipt.totals.merged + receipt.totals.pruned + receipt.totals.promoted:
         lines.append((f"memfold undo {receipt.run_id}", "take it back"))
     return lines
@@ -386,7 +386,8 @@ def _percent(fraction: float) -> str:
     return f"{fraction:.1%}"
 
 
-def _quoted(store: str) -> str:
+def quoted(store: str) -> str:
+    """A store as it is typed after a command."""
     return shlex.quote(_visible(store))
 
 

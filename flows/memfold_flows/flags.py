@@ -57,8 +57,13 @@ def with_threshold_flags(command: Command) -> Command:
     return wrapper  # type: ignore[return-value]
 
 
+def flag_of(name: str) -> str:
+    """The flag of a threshold, as it is typed."""
+    return _FLAG_NAMES.get(name, f"--{name.replace('_', '-')}")
+
+
 def _annotation(name: str, kind: Any, text: str) -> Any:
-    flag = _FLAG_NAMES.get(name, f"--{name.replace('_', '-')}")
+    flag = flag_of(name)
     if kind is bool:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
     return Annotated[kind | None, typer.Option(flag, help=text, rich_help_panel="Thresholds", show_default=False)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import re
@@ -26,26 +25,20 @@ from pydantic_settings import (
 from memfold.convergence import Schedule
 from memfold.errors import BadUsage
 from memfold.policy import Policy
+from memfold_flows import sections
 from memfold_flows.proposer.options import KEY_VARIABLE, ProposerOptions
+from memfold_flows.stores import urls
 from memfold_flows.stores.base import StoreTraits
 
 logger = logging.getLogger(__name__)
 
 PREFIX = "MEMFOLD_"
-FILE = "memfold.yaml"
+FILE = sections.FILE
 
 #: Settings by the name of a system: they stand where nothing else is set. evo caps its scopes; a scope far above the
 #: cap comes down pass by pass, as it would otherwise be refused for ever.
 PRESETS: dict[str | None, dict[str, Any]] = {
     "evo": {"max_memories": 200, "newborn_grace_days": 3.0, "on_excess": "fit"}
-}
-
-#: evo's names for settings, accepted in the file.
-RETENTION = {
-    "retention.consolidateIntervalHours": "consolidate_interval_hours",
-    "retention.convergedMinIntervalHours": "converged_min_interval_hours",
-    "retention.maxMemories": "max_memories",
-    "retention.newbornGraceDays": "newborn_grace_days",
 }
 
 #: What the clock and the store decide, not a person.
@@ -69,6 +62,9 @@ class Settings:
     """
 
     thresholds: Mapping[str, Any]
+    #: The store of the commands that are given none.
+    store: str | None = None
+    preset: str | None = None
     keep_snapshots: bool = False
     keep_undo_days: int = 90
     #: What DuckDB may take at most, and where it puts what does not fit; None: in the folder of the run.
@@ -128,7 +124,8 @@ def load(flags: Mapping[str, Any]) -> Settings:
         raise BadUsage(f"{FILE} is not YAML ({' '.join(str(error).split())}); nothing was done") from None
     except (SettingsError, TypeError, ValueError) as error:
         raise BadUsage(f"{FILE} must hold one name: value a line ({error}); nothing was done") from None
-    preset = PRESETS.get(values.pop("preset"), {})
+    chosen_preset = values.pop("preset")
+    preset = PRESETS.get(chosen_preset, {})
     values |= {name: value for name, value in preset.items() if name not in sources.model_fields_set}
     consolidation = values.pop("memory")["consolidation"]
     schedule = {name: values.pop(name) for name in _SCHEDULE}
@@ -141,6 +138,8 @@ def load(flags: Mapping[str, Any]) -> Settings:
     return Settings(
         schedule=when,
         proposer=proposer,
+        store=values.pop("store"),
+        preset=chosen_preset,
         keep_snapshots=values.pop("keep_snapshots"),
         keep_undo_days=values.pop("keep_undo_days"),
         duckdb_memory_limit=values.pop("duckdb_memory_limit"),
@@ -150,6 +149,23 @@ def load(flags: Mapping[str, Any]) -> Settings:
         tables=values.pop("tables"),
         thresholds=values,
     )
+
+
+def store_of(given: str | None) -> str:
+    """The store that a command is given, or the one that is set.
+
+    Raises:
+        BadUsage: neither names one.
+    """
+    url = given or load({}).store
+    if url is None:
+        raise BadUsage(f"no store is given, and {FILE} sets none; nothing was done. Name one as scheme:path")
+    return url
+
+
+def sources_schema() -> dict[str, Any]:
+    """The settings by their plain names, as a JSON schema."""
+    return _SettingsSources.model_json_schema()
 
 
 def duckdb_config(run: Path) -> dict[str, Any]:
@@ -177,10 +193,12 @@ class _Sources(BaseSettings):
 
 
 class _File(YamlConfigSettingsSource):
-    """``memfold.yaml``, where the loss limit may also stand under ``memory.consolidation``, others in evo's words."""
+    """``memfold.yaml``: settings in sections or not, the loss limit also under ``memory.consolidation``."""
 
     def __call__(self) -> dict[str, Any]:
-        values = _in_our_words(super().__call__())
+        values = sections.flattened(super().__call__())
+        if isinstance(store := values.get("store"), str) and urls.without_password(store) != store:
+            raise BadUsage(f"store in {FILE} holds a password; nothing was done. Set PGPASSWORD instead")
         memory = values.get("memory")
         consolidation = memory.get("consolidation") if isinstance(memory, dict) else None
         if not isinstance(consolidation, dict) or consolidation.get("max_loss_fraction") is None:
@@ -190,23 +208,6 @@ class _File(YamlConfigSettingsSource):
                 f"{FILE} sets max_loss_fraction twice, also under memory.consolidation; nothing was done. Keep one."
             )
         return {**values, "max_loss_fraction": consolidation["max_loss_fraction"]}
-
-
-def _in_our_words(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings that evo's users know as ``retention.*``, nested or dotted, under the names that they have here."""
-    nested = values.get("retention")
-    given = {f"retention.{name}": value for name, value in nested.items()} if isinstance(nested, dict) else {}
-    given |= {name: value for name, value in values.items() if name.startswith("retention.")}
-    ours = {name: value for name, value in values.items() if name not in given and name != "retention"}
-    if nested is not None and not isinstance(nested, dict):
-        raise BadUsage(f"retention in {FILE} must hold names and values, got {nested!r}; nothing was done")
-    for name, value in given.items():
-        if name not in RETENTION:
-            raise BadUsage(f"unknown setting {name!r} in {FILE}{_nearest(name, RETENTION)}; nothing was done")
-        if RETENTION[name] in ours:
-            raise BadUsage(f"{FILE} sets {RETENTION[name]} twice, also as {name}; nothing was done. Keep one.")
-        ours[RETENTION[name]] = value
-    return ours
 
 
 _CRON = re.compile(r"(?:cron:)?\s*(\S+(?:\s+\S+){4})\s*")
@@ -267,6 +268,7 @@ def _fields() -> dict[str, Any]:
         "duckdb_memory_limit": (Annotated[str, BeforeValidator(_memory)], DUCKDB_MEMORY_LIMIT),
         "duckdb_temp_folder": (Annotated[Path | None, BeforeValidator(_folder)], None),
         "preset": (Literal["evo"] | None, None),
+        "store": (str | None, None),
         "proposer": (ProposerOptions | None, None),
     }
     for when in fields(Schedule):
@@ -288,6 +290,8 @@ _SettingsSources = create_model(
     tables=(dict[str, dict[str, Annotated[str, BeforeValidator(_columns)]]], {}),
     **_FIELDS,
 )
+#: What may stand at the top of the file.
+NAMES = frozenset(_SettingsSources.model_fields) | frozenset(sections.SECTIONS)
 _SCHEDULE = tuple(when.name for when in fields(Schedule))
 _PROMOTES = tuple(name for name in _FIELDS if name.startswith("promote_min_"))
 
@@ -300,7 +304,8 @@ def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
     known = {PREFIX + name.upper() for name in _FIELDS} | _OTHER_VARIABLES
     for name in sorted(environment):
         if name.upper().startswith(PREFIX) and name.upper() not in known:
-            raise BadUsage(f"unknown environment variable {name}{_nearest(name.upper(), known)}; nothing was done")
+            said = sections.nearest(name.upper(), known)
+            raise BadUsage(f"unknown environment variable {name}{said}; nothing was done")
 
 
 def _explain(error: ValidationError) -> str:
@@ -309,8 +314,8 @@ def _explain(error: ValidationError) -> str:
         place = problem["loc"] if problem["loc"][0] in _NESTED else problem["loc"][:1]
         name = ".".join(map(str, place)) or "a setting"
         if problem["type"] == "extra_forbidden":
-            known = {f"proposer.{each}" for each in ProposerOptions.model_fields} if place[0] == "proposer" else _FIELDS
-            problems.append(f"unknown setting {name!r} in {FILE}{_nearest(name, known)}")
+            known = {f"proposer.{each}" for each in ProposerOptions.model_fields} if place[0] == "proposer" else NAMES
+            problems.append(f"unknown setting {name!r} in {FILE}{sections.nearest(name, known)}")
         elif place[0] == "proposer":  # an address may hold a password
             problems.append(f"{name} {problem['msg'].removeprefix('Value error, ')}")
         else:
@@ -320,8 +325,3 @@ def _explain(error: ValidationError) -> str:
 
 
 _NESTED = ("memory", "proposer")
-
-
-def _nearest(name: str, known: Mapping[str, Any] | set[str]) -> str:
-    found = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
-    return f"; did you mean {found[0]}?" if found else f"; known are {', '.join(sorted(known))}"

@@ -1,0 +1,26 @@
+"""One call of each command as a person types it; its help ends with it, and a test parses each."""
+
+EXAMPLES = {
+    "init": "memfold init sqlite:memories.db",
+    "plan": "memfold plan jsonl:memories.jsonl --max-loss-fraction 0.3",
+    "show": "memfold show latest --html report.html",
+    "export": "memfold export latest > plan.jsonl",
+    "edit": "memfold edit latest --reject tea-2 --pin oven",
+    "apply": "memfold apply latest --store jsonl:memories.jsonl --out clean.jsonl",
+    "run": "memfold run sqlite:memories.db --if-due --yes",
+    "status": "memfold status sqlite:memories.db",
+    "check": "memfold check sqlite:memories.db --scope ann && echo due",
+    "hints": "memfold hints sqlite:memories.db --scope ann",
+    "undo": "memfold undo latest --id tea-2",
+    "forget": "memfold forget sqlite:memories.db tea-2",
+    "history": "memfold history sqlite:memories.db --json",
+    "resolve": "memfold resolve sqlite:memories.db tea-2",
+    "prune-runs": "memfold prune-runs --dry-run",
+    "stores": "memfold stores",
+    "judge": "memfold judge pairs.jsonl --out verdicts.csv",
+    "cluster": "memfold cluster texts.parquet clusters.parquet --threshold 0.8",
+    "backfill": "memfold backfill parquet:archive --out consolidated --shards 32",
+    "serve": "memfold serve sqlite:memories.db --cron '0 3 * * *' --timezone Europe/Vienna",
+    "config": "memfold config --max-loss-fraction 0.3",
+    "demo": "memfold demo",
+}

@@ -1,0 +1,135 @@
+"""``memfold.yaml`` in sections, ``memfold config``, and the schema for editors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from memfold.errors import BadUsage
+from memfold_flows import configuration, sections, settings
+
+FILE = """store: jsonl:memories.jsonl
+gate:
+  max_loss_fraction: 0.3
+  on_excess: fit
+prune:
+  stale_kinds: [note]
+retention:
+  maxMemories: 50
+  keep_undo_days: 30
+duckdb:
+  memory_limit: 1GB
+memory:
+  consolidation: {enabled: false, cron: 0 4 * * *}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_setting_in_its_section_is_in_force(folder: Path) -> None:
+    """Sections group what belongs together; the names in them are those of flags and variables."""
+    (folder / "memfold.yaml").write_text(FILE)
+
+    chosen = settings.load({})
+
+    assert (chosen.thresholds["max_loss_fraction"], chosen.thresholds["on_excess"]) == (0.3, "fit")
+    assert (chosen.thresholds["stale_kinds"], chosen.thresholds["max_memories"]) == (("note",), 50)
+    assert (chosen.keep_undo_days, chosen.duckdb_memory_limit, chosen.store) == (30, "1GB", "jsonl:memories.jsonl")
+
+
+def test_config_says_where_each_value_comes_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flag, a variable, a line of the file, a preset or the default."""
+    (folder / "memfold.yaml").write_text(FILE)
+    monkeypatch.setenv("MEMFOLD_KEEP_UNDO_DAYS", "7")
+
+    found = {each.name: (each.value, each.origin) for each in configuration.in_force({"on_excess": "reject"})}
+
+    assert found["store"] == ("jsonl:memories.jsonl", "memfold.yaml:1")
+    assert found["gate.max_loss_fraction"] == (0.3, "memfold.yaml:3")
+    assert found["gate.on_excess"] == ("reject", "--on-excess")
+    assert found["prune.max_memories"] == (50, "memfold.yaml:8")
+    assert found["retention.keep_undo_days"] == (7, "MEMFOLD_KEEP_UNDO_DAYS")
+    assert found["memory.consolidation.cron"] == ("0 4 * * *", "memfold.yaml:13")
+    assert found["gate.rolling_days"] == (30, "default")
+
+
+def test_config_names_a_preset_only_where_nothing_else_is_set(folder: Path) -> None:
+    """evo's cap stands until somebody sets one."""
+    (folder / "memfold.yaml").write_text("preset: evo\ngate: {on_excess: reject}\n")
+
+    found = {each.name: (each.value, each.origin) for each in configuration.in_force({})}
+
+    assert found["prune.max_memories"] == (200, "preset")
+    assert found["gate.on_excess"] == ("reject", "memfold.yaml:2")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("gate: {max_loss: 0.1}", r"unknown setting 'gate\.max_loss' in memfold\.yaml; did you mean gate\.max_lo"),
+        ("gates: {max_loss_fraction: 0.1}", "unknown setting 'gates' in memfold.yaml; did you mean gate"),
+        ("gate: {keep_undo_days: 1}", "unknown setting 'gate.keep_undo_days'.*retention.keep_undo_days"),
+        ("gate: 0.1", "gate in memfold.yaml must hold names and values, got 0.1"),
+        ("max_loss_fraction: 0.1\ngate: {max_loss_fraction: 0.2}", "sets max_loss_fraction twice"),
+        ("gate: {max_loss_fraction: 2}", "max_loss_fraction must be a number in"),
+        ("gate: {max_loss_fraction: lots}", "max_loss_fraction should be a valid number"),
+        ("store: postgresql://ann:secret@db/memories", "holds a password; nothing was done"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(folder: Path, text: str, says: str) -> None:
+    """With the nearest name that there is; a password is not repeated."""
+    (folder / "memfold.yaml").write_text(text)
+
+    with pytest.raises(BadUsage, match=says) as refused:
+        configuration.in_force({})
+    assert "secret" not in str(refused.value)
+
+
+def test_every_setting_has_a_section_a_meaning_and_a_place_in_the_schema() -> None:
+    """A new threshold cannot be forgotten here."""
+    plain = {name for names in sections.SECTIONS.values() for name in names}
+    known = settings.NAMES - set(sections.SECTIONS) - {"memory"}
+
+    assert known - plain == {"store", "preset", "tables", "proposer"}
+    assert known <= set(configuration.MEANINGS)
+    assert known <= set(configuration.schema()["properties"])
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        (FILE, True),
+        ("max_loss_fraction: 0.2\nretention.maxMemories: 5", True),
+        ("gate: {max_loss: 0.1}", False),
+        ("gates: {}", False),
+        ("gate: {on_excess: drop}", False),
+        ("duckdb: {memory_limit: 2}", False),
+    ],
+)
+def test_an_editor_sees_what_memfold_would_refuse(text: str, fits: bool) -> None:
+    """The schema accepts the files that the settings accept."""
+    made = jsonschema.Draft202012Validator(configuration.schema())
+
+    assert made.is_valid(yaml.safe_load(text)) is fits
+
+
+def test_a_command_takes_the_store_that_is_set(folder: Path, command: Callable[..., Any]) -> None:
+    """Without one there or on the command line nothing is done."""
+    assert "no store is given" in command("status").err
+
+    (folder / "memories.jsonl").write_text('{"id": "a", "content": "Ann drinks tea"}\n')
+    (folder / "memfold.yaml").write_text("store: jsonl:memories.jsonl\n")
+    (standing,) = json.loads(command("status", "--json").out)["scopes"]
+    assert (standing["should_consolidate"], standing["backlog_size"]) == (True, 1)
+    assert command("plan").code == 0
