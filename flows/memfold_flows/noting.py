@@ -13,7 +13,7 @@ from memfold import convergence
 from memfold.convergence import Refusal, ScopeState
 from memfold.frames import SNAPSHOT
 from memfold_flows.runs import RunDirectory
-from memfold_flows.stores.base import ApplyReport, Ledger, MemoryStore
+from memfold_flows.stores.base import ApplyReport, Ledger, MemoryStore, Rejection
 from memfold_flows.stores.units import REMOVED_ROLES
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ def note(store: MemoryStore, run: RunDirectory, report: ApplyReport, clock: Call
 
 
 def _write(ledger: Ledger, run: RunDirectory, notes: Collection[Note], now: datetime) -> None:
+    if run.read("edits").num_rows:
+        ledger.reject([Rejection(**row) for row in run.read("rejected").to_pylist()])
     new = [each for each in notes if ledger.noted_by(each.scope) != run.run_id]
     for each in new:
         ledger.note_state(run.run_id, each.scope, each.state(ledger.state(each.scope), now))

@@ -5,12 +5,12 @@ A step runner decides how a step is called: directly, as the command line does, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any
 
 from memfold.policy import Policy
-from memfold_flows import noting, steps
+from memfold_flows import edits, noting, steps
 from memfold_flows.proposer.options import ProposerOptions
 from memfold_flows.receipts import PlanReport, Receipt, UndoReceipt
 from memfold_flows.runs import RunDirectory
@@ -92,6 +92,23 @@ def judge_again(
 ) -> PlanReport:
     """The snapshot and the matches of an earlier plan, decided again under other limits, as a run of its own."""
     step("carry over", steps.carry_over, first, run, policy)
+    step("model", steps.model, run)
+    report: PlanReport = step("gate", steps.judge, store, run, first.manifest.scopes, clock)
+    return report
+
+
+def edit(
+    store: MemoryStore,
+    first: RunDirectory,
+    run: RunDirectory,
+    decisions: Mapping[str, edits.Decision],
+    *,
+    clock: Clock,
+    step: StepRunner = direct,
+) -> PlanReport:
+    """The snapshot of an earlier plan, matched, decided and gated again with what a person decided about it."""
+    step("carry over", edits.carry_over, first, run, decisions)
+    step("match", steps.match, run)
     step("model", steps.model, run)
     report: PlanReport = step("gate", steps.judge, store, run, first.manifest.scopes, clock)
     return report

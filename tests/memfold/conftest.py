@@ -90,6 +90,7 @@ def make_plan(
     pairs: Iterable[Mapping[str, Any]] = (),
     rejected: Iterable[tuple[Memory, Memory | None]] = (),
     losses: Mapping[str, int] | None = None,
+    edits: Mapping[str, str] | None = None,
     sightings: Mapping[str, Mapping[int, str]] | None = None,
     **policy: Any,
 ) -> Decided:
@@ -107,6 +108,11 @@ def make_plan(
             [{"scope": scope, "lost": lost} for scope, lost in (losses or {}).items()], schema=frames.LOSSES
         ),
         "rejected": pa.Table.from_pylist([_rejected(*each) for each in rejected], schema=frames.REJECTED),
+        "rewrites": frames.REWRITES.empty_table(),
+        "edits": pa.Table.from_pylist(
+            [{"memory_id": memory_id, "decision": decision} for memory_id, decision in (edits or {}).items()],
+            schema=frames.EDITS,
+        ),
     }
     with duckdb.connect(config={"threads": 1}) as con:
         models.build(con, inputs)

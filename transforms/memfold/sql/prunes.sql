@@ -1,4 +1,4 @@
--- prunes: one row per memory that a rule would remove, and what becomes of it; reads departed, survivors, promotions, clusters, pairs, snapshot, policy.
+-- prunes: one row per memory that a rule or a person would remove, and what becomes of it; reads departed, survivors, promotions, clusters, pairs, snapshot, edits, policy.
 -- A memory that goes takes along all that was folded into it (unit_id), so that nothing is left for a second pass.
 with recursive
 
@@ -12,6 +12,14 @@ homes as (
     select v.memory_id, coalesce(m.into_id, v.memory_id) as home_id
     from survivors as v
     left join promotions as m on m.memory_id = v.memory_id and m.action = 'merge'
+),
+
+-- what a person said is to go
+condemned as (
+    select v.memory_id
+    from edits as x
+    join survivors as v on v.memory_id = x.memory_id
+    where x.decision = 'prune' and not v.is_fixed
 ),
 
 -- units of which a person took a removal back: they stay whole, as they are
@@ -28,7 +36,9 @@ steady as (
     join homes as h on h.memory_id = v.memory_id and h.home_id = v.memory_id
     join snapshot as s on s.memory_id = v.memory_id
     left join taken_back as b on b.memory_id = v.memory_id
-    where not v.is_stale or b.memory_id is not null
+    where
+        (not v.is_stale or b.memory_id is not null)
+        and not exists (from condemned as x where x.memory_id = v.memory_id)
 ),
 
 overruled as (
@@ -57,10 +67,13 @@ trails as (
 ),
 
 leaders as (
-    select v.memory_id as unit_id, 'stale' as reason, null as superseded_by, b.memory_id is not null as is_taken_back
+    select x.memory_id as unit_id, 'by hand' as reason, null as superseded_by, false as is_taken_back
+    from condemned as x
+    union all
+    select v.memory_id, 'stale', null, b.memory_id is not null
     from survivors as v
     left join taken_back as b on b.memory_id = v.memory_id
-    where v.is_stale
+    where v.is_stale and not exists (from condemned as x where x.memory_id = v.memory_id)
     union all
     -- a trail that leads round in a circle has no tip, and its memories stay
     select t.older_id, 'superseded', t.tip_id, false
