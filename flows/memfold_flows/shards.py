@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from memfold.errors import BadUsage, StoreError
-from memfold_flows import leases, pipeline, summaries
+from memfold_flows import leases, pipeline, progress, summaries
 from memfold_flows.files import replacing, write_bytes
 from memfold_flows.partition import Archive, Shard, cut, input_file, unpack
 from memfold_flows.receipts import State
@@ -107,6 +107,7 @@ def begin(job: Job) -> list[Shard]:
             f"{job.folder} holds a backfill of another archive, of other shards or as of another time; "
             "nothing was written. Choose another folder, or delete that one."
         )
+    job.archive.require_nothing_forgotten()
     fingerprint = job.archive.fingerprint()
     if known is not None and known["fingerprint"] == fingerprint:
         return [Shard(**shard) for shard in known["cut"]]
@@ -200,7 +201,8 @@ def _consolidate(job: Job, shard: Shard, source: Path, output: Path) -> ShardOut
     store = open_store(f"{job.archive.scheme}:{source}", **options)
     policy = Settings(job.thresholds).policy(as_of=job.as_of, traits=store.traits)
     run = RunDirectory.create(source.parent / "run", f"shard-{shard.name}")
-    receipt = pipeline.consolidate(store, run, policy, clock=_now)
+    with progress.shown(quiet=True):  # what is shown of a backfill is how many shards are done
+        receipt = pipeline.consolidate(store, run, policy, clock=_now)
     if not output.exists():
         shutil.copyfile(source, output)  # nothing was to be changed, so nothing was written
         output.chmod(0o600)
@@ -257,7 +259,7 @@ def _sha256(path: Path) -> str:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         value: dict[str, Any] = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return value
 

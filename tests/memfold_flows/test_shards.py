@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memfold.errors import BadUsage, Transient
-from memfold_flows import shards
+from memfold.errors import BadRecord, BadUsage, Transient
+from memfold_flows import erasure, shards
 from memfold_flows.partition import cut, find_archive, input_file
 from memfold_flows.shards import Job, ShardOutcome
+from memfold_flows.stores import open_store
 
 AS_OF = datetime(2026, 6, 1, tzinfo=UTC)
 THINGS = ("kettle", "ladder", "lantern", "hammer", "bucket", "mirror", "pillow", "carpet")
@@ -195,6 +197,43 @@ def test_a_disk_that_is_too_small_is_seen_first(job: Job, monkeypatch: pytest.Mo
         shards.begin(job)
 
     assert list(job.folder.iterdir()) == []
+
+
+def test_a_line_that_cannot_be_read_stops_a_backfill_before_it_begins(
+    archive: Callable[..., Path], tmp_path: Path
+) -> None:
+    """It would be missing in the new archive; the file and the line are named."""
+    source = archive(memories("home", 3), "years.jsonl")
+    source.write_text(source.read_text() + "{broken\n")
+    job = Job(archive=find_archive(f"jsonl:{source}"), folder=tmp_path / "out", shards=1, as_of=AS_OF, thresholds={})
+
+    with pytest.raises(BadRecord, match=r"years.jsonl line 5: .*Correct the line and start again\.$"):
+        shards.begin(job)
+
+
+def test_what_an_archive_was_told_to_forget_goes_into_no_new_archive(job: Job, many: Path) -> None:
+    """A backup that was put back in its place has the memory again; the ledger beside it knows better."""
+    backup = many.read_bytes()
+    with closing(open_store(f"jsonl:{many}", in_place=True)) as store:
+        meant = erasure.look_up(store, ["home-3-1"], with_survivor=False)
+        erasure.forget(
+            store, meant, runs_folder=job.folder, clock=lambda: AS_OF, monotonic=lambda: 0.0, new_key=b"k" * 32
+        )
+    shards.begin(replace(job, folder=job.folder.with_name("without")))
+    many.write_bytes(backup)
+
+    with pytest.raises(BadUsage, match="'home-3-1', which it was told to forget; nothing was written"):
+        shards.begin(job)
+
+
+def test_a_file_in_place_of_the_folder_is_said(job: Job) -> None:
+    """Not met as an error of the system half way."""
+    job.folder.write_text("hello")
+
+    with pytest.raises(BadUsage, match="exists and is not empty"), shards.alone(job):
+        pass
+
+    assert shards.as_of_before(job.folder) is None
 
 
 def test_a_folder_without_archives_is_an_error(tmp_path: Path) -> None:
