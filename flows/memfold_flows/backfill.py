@@ -15,6 +15,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
+from memfold.errors import BadUsage
 from memfold_flows import passes, progress, settings, shards, summaries
 from memfold_flows.parameters import Runner, Thresholds
 from memfold_flows.partition import Shard, find_archive
@@ -53,8 +54,9 @@ def backfill(
         as_of=as_of or shards.as_of_before(folder) or passes.now(),
         thresholds=dict(settings.load(thresholds.given()).thresholds),
     )
+    where = task_runner(runner)
     with shards.alone(job):
-        return _made(job, runner)
+        return _made(job, where)
 
 
 @flow(name="backfill-shards", persist_result=False, validate_parameters=False)
@@ -73,9 +75,9 @@ def work(job: Job, found: Sequence[Shard]) -> list[ShardOutcome]:
     return sorted(outcomes, key=lambda outcome: outcome.name)
 
 
-def _made(job: Job, runner: Runner) -> State[Any]:
+def _made(job: Job, where: TaskRunner[Any]) -> State[Any]:
     found = shards.begin(job)
-    outcomes = work.with_options(task_runner=task_runner(runner))(job, found)
+    outcomes = work.with_options(task_runner=where)(job, found)
     report = shards.report(job, outcomes)
     create_markdown_artifact(key="backfill", markdown=summaries.backfill(report), description="The backfill")
     failed = [outcome for outcome in outcomes if outcome.error is not None]
@@ -95,12 +97,19 @@ def _tell(bar: Any, done: int, shards: int) -> None:
 
 
 def task_runner(runner: Runner) -> TaskRunner[Any]:
-    """Threads of this process, a Dask cluster or a Ray cluster; without an address, one is started here."""
+    """Threads of this process, a Dask cluster or a Ray cluster; without an address, one is started here.
+
+    Raises:
+        BadUsage: what is needed for such a cluster is not installed.
+    """
     if runner.kind == "threads":
         return ThreadPoolTaskRunner(max_workers=runner.workers)
-    if runner.kind == "dask":
-        return _dask(runner)
-    return _ray(runner)
+    try:
+        return _dask(runner) if runner.kind == "dask" else _ray(runner)
+    except ModuleNotFoundError as error:
+        raise BadUsage(
+            f"{error.name} is not installed; nothing was written. Install it: pip install 'memfold[{runner.kind}]'"
+        ) from None
 
 
 def _dask(runner: Runner) -> TaskRunner[Any]:

@@ -29,11 +29,8 @@ _shown: ContextVar[Report] = ContextVar("progress", default=ignore)
 @contextmanager
 def shown(*, quiet: bool = False, unit: str = "memories") -> Iterator[None]:
     """Show what is reported inside of this block, unless it is to be quiet."""
-    if quiet:
-        yield
-        return
     with Progress(unit=unit) as progress:
-        before = _shown.set(progress)
+        before = _shown.set(ignore if quiet else progress)
         try:
             yield
         finally:

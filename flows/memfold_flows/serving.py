@@ -18,7 +18,7 @@ from memfold_flows.partition import find_archive
 from memfold_flows.receipts import State
 
 if TYPE_CHECKING:
-    from memfold_flows.parameters import Runner
+    from memfold_flows.parameters import Runner, Thresholds
 
 _QUIET = {
     "DO_NOT_TRACK": "1",
@@ -97,12 +97,13 @@ def backfill(
     Raises:
         MemfoldError: a shard failed, or the backfill could not begin.
     """
-    find_archive(archive)  # a wrong path is said at once, not after half a minute of Prefect's start
+    # What is wrong is said at once, not after half a minute of Prefect's start.
+    find_archive(archive)
+    thresholds, runner = _thresholds(flags), _runner(workers=workers, dask=dask, ray=ray)
     _be_quiet()
     # What goes wrong is said below in memfold's words; Prefect would print the traceback of each.
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
     from memfold_flows.backfill import backfill as backfill_flow
-    from memfold_flows.parameters import Thresholds
 
     with progress.shown(quiet=quiet, unit="shards"):
         state: Any = backfill_flow(
@@ -110,8 +111,8 @@ def backfill(
             str(out),
             shard_count=shards,
             as_of=None if as_of is None else terminal.moment(as_of),
-            runner=_runner(workers=workers, dask=dask, ray=ray),
-            thresholds=Thresholds(**{name: value for name, value in flags.items() if value is not None}),
+            runner=runner,
+            thresholds=thresholds,
             return_state=True,
         )
     if state.is_failed():
@@ -123,6 +124,18 @@ def backfill(
     else:
         _show(report)
     raise typer.Exit(State(report["state"]).exit_code)
+
+
+def _thresholds(flags: Mapping[str, Any]) -> Thresholds:
+    from pydantic import ValidationError
+
+    from memfold_flows.parameters import Thresholds
+
+    try:
+        return Thresholds(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        found = error.errors()[0]
+        raise BadUsage(f"{found['loc'][0]}: {found['msg']}, got {found['input']!r}; nothing was written") from None
 
 
 def _runner(*, workers: int, dask: str | None, ray: str | None) -> Runner:

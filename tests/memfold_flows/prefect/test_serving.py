@@ -66,6 +66,20 @@ def test_a_wrong_archive_is_said_before_prefect_is_started(
     assert ended.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--max-loss-fraction", "7"], "max_loss_fraction: Input should be less than or equal to 1, got 7.0"),
+        (["--dask", "local", "--ray", "local"], "--dask and --ray exclude each other"),
+    ],
+)
+def test_wrong_flags_are_said_in_one_line(memfold: Command, flags: list[str], said: str) -> None:
+    """With exit code 2, and nothing is written."""
+    ended = memfold("backfill", f"jsonl:{SAMPLE}", "--out", "out", *flags)
+
+    assert (ended.returncode, ended.stderr) == (2, f"memfold: {said}; nothing was written\n")
+
+
 def test_serving_needs_a_server(memfold: Command, household: Household) -> None:
     """It says how to start one, and starts nothing."""
     ended = memfold("serve", household.url)
@@ -82,7 +96,9 @@ def test_serving_needs_a_server(memfold: Command, household: Household) -> None:
         (None, "{}", "0 3 * * *"),
     ],
 )
-def test_the_hour_is_the_flags_or_that_of_the_file_or_three(household, tmp_path, monkeypatch, flag, file, hour) -> None:
+def test_the_hour_is_the_flags_or_that_of_the_file_or_three(
+    household, tmp_path, monkeypatch, *, flag, file, hour
+) -> None:
     """``memory.consolidation.cron`` in ``memfold.yaml``, as PraisonAI's scheduler takes it too."""
     import prefect
     from prefect.settings import PREFECT_API_URL, temporary_settings
