@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SILENT_SECONDS = 2.0
 SECONDS_BETWEEN_LINES = 5.0
