@@ -36,13 +36,16 @@ from memfold_flows.receipts import (
     settled,
     state_of,
 )
-from memfold_flows.runs import Manifest, RunDirectory
+from memfold_flows.runs import Manifest, RelationFile, RunDirectory
 from memfold_flows.stores.base import ApplyReport, Drift, Landed, MemoryStore, RunRef, Step
 from memfold_flows.stores.undo_units import EVERYTHING, Selection
 
 logger = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
+
+#: The plans that this process judged itself, by the hashes of their files: there is no need to judge them twice.
+_sealed_here: set[tuple[RelationFile, ...]] = set()
 
 _HELD_BACK_NAMED = 100
 _SCOPES_NAMED_TO_A_STORE = 1000
@@ -154,7 +157,7 @@ def judge(store: MemoryStore, run: RunDirectory, scopes: Collection[str] | None,
     run.write("tally", verdict.tally)
     report = replace(read_report(run, store=store.url), left_alone=dict(getattr(store, "left_alone", {})))
     write_bytes(run.path / "plan.md", summaries.plan(report).encode())
-    run.seal(_manifest(run, report, policy, scopes, created=now))
+    _sealed_here.add(run.seal(_manifest(run, report, policy, scopes, created=now)).files)
     logger.info("the plan is %s", report.verdict)
     return report
 
@@ -179,7 +182,7 @@ def require_applicable(store: MemoryStore, run: RunDirectory, *, now: datetime) 
     """Refuse to write from a run that is damaged, of another store, or of a time to come.
 
     Raises:
-        PlanDamaged: a relation is missing or has changed.
+        PlanDamaged: a relation is missing or has changed, or the gate would not accept this plan.
         BadUsage: the store is not the one that was planned, or ``as_of`` is later than the clock.
     """
     manifest = run.verify()
@@ -198,6 +201,21 @@ def require_applicable(store: MemoryStore, run: RunDirectory, *, now: datetime) 
             f"run {run.run_id} was planned as of {manifest.as_of:%Y-%m-%d %H:%M:%S} UTC, which is later than the "
             "clock; nothing was written. Plan again, or set the clock right."
         )
+    if accepted and not manifest.snapshot_trimmed and manifest.files not in _sealed_here:
+        _require_accepted_again(run, now)
+
+
+def _require_accepted_again(run: RunDirectory, now: datetime) -> None:
+    """A plan from elsewhere is judged once more: whoever can write a run directory can make its hashes fit too."""
+    tally = run.read("tally")
+    verdict = gate.judge(run.read("plan"), tally, snapshot=run.read("snapshot"), policy=policy_of(run), now=now)
+    accepted = {scope.scope for scope in read_tally(tally) if scope.accepted}
+    for scope in verdict.scopes:
+        if scope.scope in accepted and (failed := [check for check in scope.checks if not check.passed]):
+            raise PlanDamaged(
+                f"run {run.run_id}: the gate does not accept scope {scope.scope!r} of this plan ({failed[0].says}); "
+                "nothing was written. Plan again; memfold edit changes a plan."
+            )
 
 
 def _require_one_target(store: MemoryStore, run: RunDirectory) -> None:
