@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from memfold.errors import BadUsage, MemfoldError, PlanDamaged
 from memfold_flows import history, scrubbing
 from memfold_flows.receipts import ExitCode
+from memfold_flows.proposer import cache
 from memfold_flows.runs import RunDirectory, known_runs
 from memfold_flows.scrubbing import Left
 from memfold_flows.stores import urls
@@ -106,6 +107,7 @@ def forget(
         transaction.ledger.forget_decisions(ids)
         entries = transaction.ledger.forget_replay(lambda entry: says_it(_content_of(entry)))
         told = transaction.forget_events(ids) if isinstance(transaction, TellsEvents) else 0
+    cache.clear(runs_folder.parent)
     left = [*missing, *(each for run in runs for each in scrubbing.scrub(run, ids, says_it, now))]
     left += [Left(str(path), "a plan that is at work or was cut short") for path in _unsealed(runs_folder, ids)]
     if told:

@@ -623,6 +623,20 @@ def test_the_same_question_is_never_paid_twice(tmp_path: Path, home: Path, model
     assert not any("Sunday" in file.read_text() for file in kept)
 
 
+def test_what_is_forgotten_is_forgotten_in_the_answers_too(
+    tmp_path: Path, home: Path, model: Callable[[Answer], Model]
+) -> None:
+    """A text that a model wrote holds the words of the memories it was written for."""
+    one_pass = Pass(tmp_path, [GUIDE, ON_THE_WIKI, *OTHERS])
+    one_pass.plan(model(merging(BOTH)), uses=["rewrite"])
+    assert list((home / "memfold" / "answers").iterdir())
+    (home / "memfold" / "runs").mkdir(exist_ok=True)
+
+    assert _command("forget", f"jsonl:{one_pass.archive}", "a", "--yes") in (0, 4)
+
+    assert list((home / "memfold" / "answers").iterdir()) == []
+
+
 def test_another_model_is_asked_anew(tmp_path: Path, model: Callable[[Answer], Model]) -> None:
     """An answer belongs to the model that gave it."""
     one, other = model(same), model(same)

@@ -10,7 +10,7 @@ from typing import Any
 
 from memfold_flows.proposer import endpoint
 from memfold_flows.proposer.budget import Budget
-from memfold_flows.proposer.cache import Cache
+from memfold_flows.proposer.cache import Cache, folder_of
 from memfold_flows.proposer.endpoint import Endpoint
 from memfold_flows.proposer.options import KEY_VARIABLE, ProposerOptions
 from memfold_flows.proposer.redaction import Redactor
@@ -49,4 +49,4 @@ def opened(options: ProposerOptions, **clocks: Any) -> Iterator[Access]:
     with endpoint.opened(key, timeout_seconds=options.timeout_seconds, **clocks) as reached:
         home = runs_folder(os.environ.get("MEMFOLD_HOME")).parent
         budget = Budget(options, reached.monotonic)
-        yield Access(options, reached, budget, Cache(home / "answers"), Redactor(options.redact))
+        yield Access(options, reached, budget, Cache(folder_of(home)), Redactor(options.redact))

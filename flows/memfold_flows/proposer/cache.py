@@ -31,6 +31,17 @@ class Cache:
         write_bytes(self.folder / f"{digest}.json", as_json({"answer": answer}).encode())
 
 
+def clear(home: Path) -> None:
+    """Remove every answer: one that was written from a memory may hold its words."""
+    for file in folder_of(home).glob("*.json"):
+        file.unlink(missing_ok=True)
+
+
+def folder_of(home: Path) -> Path:
+    """Where answers lie, beside the runs."""
+    return home / "answers"
+
+
 def digest_of(model: str, kind: str, asked: Any) -> str:
     """What a question is known by: the model, what it is asked, and the form of the answer."""
     return hashlib.sha256(as_json([SCHEMA_VERSION, model, kind, asked]).encode("utf-8", "surrogatepass")).hexdigest()
