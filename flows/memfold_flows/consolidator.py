@@ -36,10 +36,19 @@ def _utc_now() -> datetime:
 class Consolidator:
     """Consolidates a PraisonAI memory in place, or leaves it as it is and says why.
 
-    The thresholds are those of ``memfold run``; what is not given comes from the environment and ``memfold.yaml``.
+    The thresholds are those of ``memfold run``; what is not given comes from the environment and ``memfold.yaml``. But
+    for ``max_loss_fraction``: by PraisonAI's protocol it is an argument of each pass, and 0.25 where it is left out.
+
+    Raises:
+        BadUsage: ``max_loss_fraction`` is given here, where it would have no effect.
     """
 
     def __init__(self, *, clock: Callable[[], datetime] = _utc_now, **thresholds: Any) -> None:
+        if "max_loss_fraction" in thresholds:
+            raise BadUsage(
+                f"max_loss_fraction={thresholds['max_loss_fraction']!r} has no effect on the consolidator; nothing was "
+                "made. Give it to each pass: consolidate(memory, max_loss_fraction=...)"
+            )
         self._clock = clock
         self._thresholds = thresholds
 
@@ -126,6 +135,7 @@ def _store_of(memory: Any, wait: Wait | None) -> MemoryStore | None:
 
 def _sqlite_store(memory: Any) -> MemoryStore | None:
     from memfold_flows.stores import praisonai
+    from memfold_flows.stores.praisonai_files import TierNotUsed
 
     files = {"short_db": str(memory.short_db), "long_db": str(memory.long_db)}
     if ":memory:" in files.values():
@@ -139,10 +149,12 @@ def _sqlite_store(memory: Any) -> MemoryStore | None:
         )
     if not any(exist):
         return None
-    if not all(exist):
-        # PraisonAI makes the file of a tier when it first uses it; its own listing uses both.
+    try:
+        return praisonai.open_store(".", files)
+    except TierNotUsed:
+        # PraisonAI makes the file and the table of a tier when it first uses it; its own listing uses both.
         memory.get_all_memories()
-    return praisonai.open_store(".", files)
+        return praisonai.open_store(".", files)
 
 
 def _file_store(memory: Any) -> MemoryStore | None:

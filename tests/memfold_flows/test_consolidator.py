@@ -172,6 +172,30 @@ def test_a_limit_that_praisonai_takes_is_taken(live_memory, limit):
     assert consolidator().consolidate(live_memory, max_loss_fraction=limit).merged == 1
 
 
+def test_a_limit_for_all_passes_is_refused():
+    """It would have no effect: the protocol gives each pass a limit of its own, 0.25 where it is left out."""
+    for kind in (Consolidator, AsyncConsolidator):
+        with pytest.raises(BadUsage, match=r"max_loss_fraction=0\.1 has no effect .* Give it to each pass"):
+            kind(max_loss_fraction=0.1)
+
+
+def test_a_memory_of_which_one_tier_was_never_used_is_consolidated(tmp_path, monkeypatch):
+    """PraisonAI makes the table of a tier when it first uses it, also where both are in one file."""
+    monkeypatch.chdir(tmp_path)
+    from praisonaiagents.memory import Memory
+
+    for files in ({"db_path": "one.db"}, {"short_db": "short.db", "long_db": "long.db"}):
+        memory = Memory({"provider": "sqlite", **{name: str(tmp_path / file) for name, file in files.items()}})
+        for text in (TEXT, TEXT, "The lift is out."):
+            memory.store_long_term(text, metadata=dict(ANN))
+
+        result = consolidator().consolidate(memory)
+
+        assert (result.entries_before, result.merged) == (3, 1)
+        assert {each["text"] for each in memory.get_all_memories()} == {TEXT, "The lift is out."}
+        memory.close_connections()
+
+
 def test_what_is_no_memory_is_refused():
     """An agent without memory has None there."""
     with pytest.raises(BadUsage, match=r"kind 'NoneType' safely, and did not read it: it has no get_all_memories"):

@@ -29,6 +29,10 @@ BUSY_SECONDS = 2.0
 _COLUMNS = {"id", "content", "metadata", "timestamp"}
 
 
+class TierNotUsed(StoreError):
+    """A tier has no file or no table; PraisonAI makes both when an agent first uses it."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryFiles:
     """The files of the two tiers; one and the same where PraisonAI was given a ``db_path``."""
@@ -144,7 +148,7 @@ def _hint(folder: Path) -> str:
 
 def _check(file: Path, tier: str) -> None:
     if not file.exists():
-        raise StoreError(
+        raise TierNotUsed(
             f"there is no file {file}; nothing was read or created. "
             f"Check the path; PraisonAI makes this file when an agent first uses its {tier} memory. One that "
             "never did makes both with get_all_memories(), or with a Consolidator in its own process."
@@ -154,6 +158,6 @@ def _check(file: Path, tier: str) -> None:
         columns = {row[1] for row in connection.execute(f"pragma table_info({tier}_memory)")}
     if not columns >= _COLUMNS:
         missing = f"columns {', '.join(sorted(_COLUMNS - columns))} in" if columns else "table"
-        raise StoreError(
+        raise (StoreError if columns else TierNotUsed)(
             f"{file} has no {missing} {tier}_memory, so it is no {tier} memory of PraisonAI; nothing was created"
         )

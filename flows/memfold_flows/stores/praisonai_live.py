@@ -182,7 +182,7 @@ class LiveTransaction:
         for ids in (first, rest):
             for memory_id in ids:
                 listed = self._listed[memory_id]
-                calls.delete(listed.memory.tier or "", listed.entry["id"])
+                _delete(calls, listed)
             if ids:
                 gone |= set(ids)
                 self._require_gone(gone, calls)
@@ -253,13 +253,29 @@ def _typed_delete(delete: Any) -> Callable[[str, Any], Any] | None:
     return None
 
 
+def _delete(calls: Calls, listed: _Listed) -> None:
+    try:
+        calls.delete(listed.memory.tier or "", listed.entry["id"])
+    except Exception as error:
+        raise StoreError(
+            f"the {calls.kind} memory failed to delete {listed.memory.memory_id!r} ({type(error).__name__}); "
+            f"no further delete was made. {_REMOVED_AND_STAY}"
+        ) from error
+
+
 def _read(calls: Calls) -> dict[str, _Listed]:
     """What the object lists now, by typed id.
 
     Raises:
         BadRecord: the listing is no list of entries with an id, or an id stands twice in a tier.
+        StoreError: the object failed to list them.
     """
-    entries = calls.entries()
+    try:
+        entries = calls.entries()
+    except Exception as error:
+        raise StoreError(
+            f"the {calls.kind} memory failed to list its memories ({type(error).__name__}); nothing more was removed"
+        ) from error
     if not isinstance(entries, list | tuple):
         raise BadRecord(f"the {calls.kind} memory lists no list but {type(entries).__name__}; nothing was planned")
     listed: dict[str, _Listed] = {}

@@ -150,6 +150,42 @@ def test_a_delete_that_does_nothing_is_noticed():
     assert shelf.entries == copies()
 
 
+class BrokenShelf(Shelf):
+    """Its backend is away for one of the two calls."""
+
+    def __init__(self, *entries: dict[str, Any], broken: str) -> None:
+        super().__init__(*entries)
+        self.broken = broken
+
+    def get_all_memories(self, **kwargs: Any) -> list[dict[str, Any]]:
+        if self.broken == "list":
+            raise ConnectionError("the pager moves on Tuesday")
+        return super().get_all_memories()
+
+    def delete_memory(self, memory_id: str, memory_type: str | None = None) -> bool:
+        raise TimeoutError("the pager moves on Tuesday")
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ("list", r"^the BrokenShelf memory failed to list its memories \(ConnectionError\); nothing more was removed$"),
+        (
+            "delete",
+            r"^the BrokenShelf memory failed to delete 'long_term:2' \(TimeoutError\); no further delete was made\.",
+        ),
+    ],
+)
+def test_an_object_that_fails_ends_the_pass_with_what_was_not_done(broken, says):
+    """The words of its own error may hold a memory, so only its kind is told."""
+    shelf = BrokenShelf(*copies(), broken=broken)
+
+    with pytest.raises(StoreError, match=says):
+        consolidate(shelf)
+
+    assert shelf.entries == copies()
+
+
 def test_an_object_without_a_typed_delete_is_refused_unread():
     """It might remove an unrelated row of the other tier."""
     with pytest.raises(BadUsage, match=r"kind 'UntypedShelf' safely, and did not read it: it has no delete that takes"):
