@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from memfold.errors import BadUsage, MemfoldError, PlanDamaged
 from memfold_flows import history, scrubbing
-from memfold_flows.receipts import ExitCode
 from memfold_flows.proposer import cache
+from memfold_flows.receipts import ExitCode
 from memfold_flows.runs import RunDirectory, known_runs
 from memfold_flows.scrubbing import Left
 from memfold_flows.stores import urls
