@@ -44,8 +44,10 @@ def memfold(tmp_path: Path) -> Command:
 
 
 def test_a_backfill_says_what_came_of_it(prefect_server: str, memfold: Command, tmp_path: Path) -> None:
-    """One of the four scopes of the sample is refused, which is exit code 4; nothing else is printed."""
-    ended = memfold("backfill", f"jsonl:{SAMPLE}", "--out", "out", "--shards", "3", PREFECT_API_URL=prefect_server)
+    """One of the four scopes of the sample is refused, which is exit code 4; --quiet leaves out how far it is."""
+    ended = memfold(
+        "backfill", f"jsonl:{SAMPLE}", "--out", "out", "--shards", "3", "--quiet", PREFECT_API_URL=prefect_server
+    )
 
     assert ended.returncode == 4
     assert ended.stderr == ""
