@@ -67,11 +67,13 @@ class Service:
     def append_replay(self, scope: str, batch: Sequence[Mapping[str, Any]]) -> None:
         """Append what was distilled in one go, as {title, content, kind}; stores no memory.
 
-        A later pass reads it as evidence: what is told in several batches is worth keeping.
+        A later pass reads it as evidence: what is told in several batches is worth keeping. An empty batch is none.
 
         Raises:
             BadUsage: an entry has no content, or the scope is none that the store could have.
         """
+        if not batch:
+            return
         batch_json = replay.to_json(batch)
         with self._store.transaction() as transaction:
             transaction.ledger.append_replay(scope, batch_json, self._clock())

@@ -283,13 +283,13 @@ class EvoLedger(Bookkeeping):
         return int(self._connection.execute(query, (scope,)).fetchone()[0])
 
     def append_replay(self, scope: str, batch_json: str, at: datetime) -> None:
-        if not self._is_evos:
-            super().append_replay(scope, batch_json, at)
-            return
         try:
             scope_json = encode(scope_of(scope))
         except ValueError as error:
             raise BadUsage(f"{error}; nothing was appended") from None
+        if not self._is_evos:
+            super().append_replay(scope, batch_json, at)
+            return
         self._connection.execute(
             "insert into main.replay_buffer (scope_key, scope_json, batch_json, created_at) values (?, ?, ?, ?)",
             (scope, scope_json, batch_json, milliseconds(at)),

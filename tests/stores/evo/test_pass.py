@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 
 from memfold import convergence
-from memfold.errors import StoreError, Transient
+from memfold.errors import BadUsage, StoreError, Transient
 from memfold_flows import pipeline
 from memfold_flows.receipts import State
 from memfold_flows.runs import RunDirectory
@@ -311,6 +311,21 @@ def test_a_pass_that_was_cut_off_before_it_was_noted_is_noted_by_the_next_apply(
     assert half == (3, 0, {})
     assert (len(evo.rows()), evo.rows("replay_buffer")[1]["consumed"], len(evo.events)) == (3, 1, 1)
     assert evo.rows("consolidation_state")[ANA]["convergence_multiplier"] == 1.0
+
+
+def test_a_batch_for_a_scope_that_evo_could_not_have_is_refused(evo):
+    """It would wait for ever; an empty batch is none, so it makes no scope due."""
+    evo.distil("m1", "Use pnpm.")
+    service = evo.service()
+
+    with pytest.raises(BadUsage, match=r"^'ana' is no scope of evo's, such as global, .*; nothing was appended$"):
+        service.append_replay("ana", [{"title": "A note", "content": "Use pnpm.", "kind": "fact"}])
+    service.append_replay(ANA, [])
+    service.append_replay(ANA, [{"title": "A note", "content": "Use pnpm.", "kind": "fact"}])
+
+    assert service.should_auto_consolidate(ANA).replay_size == 1
+    with evo.store.ledger() as ledger:
+        assert [batch.scope for batch in ledger.replay()] == [ANA]
 
 
 def test_replay_stays_unconsumed_where_the_pass_is_refused(make_evo):
