@@ -1,7 +1,8 @@
-"""The notebooks: executed on a real run, and kept without outputs."""
+"""The notebooks: executed on runs of every kind, and kept without outputs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,44 +10,72 @@ import nbformat
 import pytest
 
 from memfold.policy import Policy
-from memfold_flows import pipeline
+from memfold_flows import pipeline, shards
+from memfold_flows.partition import find_archive
 from memfold_flows.runs import RunDirectory
 from memfold_flows.stores import open_store
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+OF_A_RUN = [path for path in NOTEBOOKS if path.stem != "04_backfill"]
 AS_OF = datetime(2025, 12, 1, tzinfo=UTC)
+
+NOTHING_ALIKE = [{"id": "tea", "text": "Ann drinks green tea"}, {"id": "bin", "text": "Glass goes into the blue bin"}]
+HALF_OF_IT = [
+    {"id": "tea-1", "text": "Ann drinks two cups of tea"},
+    {"id": "tea-2", "text": "Note: Ann drinks 2 cups of tea"},
+]
 
 
 @pytest.fixture
-def run_of_the_sample(tmp_path: Path) -> Path:
-    """A run directory with a plan over the sample store, as the newest run of a home folder."""
-    store = open_store(f"jsonl:{ROOT / 'data/sample/memories.jsonl'}")
-    run = RunDirectory.create(tmp_path / "runs" / "sample-run", "sample-run")
-    pipeline.plan(store, run, Policy(as_of=AS_OF), clock=lambda: AS_OF)
-    store.close()
-    return run.path
+def planned(tmp_path: Path) -> Callable[[Path], Path]:
+    """Plan a pass over an archive; its run directory is the newest of a home folder."""
+
+    def plan(source: Path) -> Path:
+        store = open_store(f"jsonl:{source}")
+        run = RunDirectory.create(tmp_path / "runs" / "sample-run", "sample-run")
+        pipeline.plan(store, run, Policy(as_of=AS_OF), clock=lambda: AS_OF)
+        store.close()
+        return run.path
+
+    return plan
 
 
 @pytest.mark.notebook
-@pytest.mark.parametrize("reference", ["latest", "a path"])
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", OF_A_RUN, ids=lambda path: path.stem)
+@pytest.mark.parametrize("kind", ["the sample", "nothing to do", "refused"])
 def test_a_notebook_runs_from_the_first_cell_to_the_last(
-    path: Path, reference: str, run_of_the_sample: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path,
+    kind: str,
+    planned: Callable[[Path], Path],
+    archive: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On a run named by its path or as the latest; it shows that run, and leaves the directory as it was."""
-    from nbclient import NotebookClient
+    rows = {"nothing to do": NOTHING_ALIKE, "refused": HALF_OF_IT}
+    run = planned(archive(rows[kind], "few.jsonl") if kind in rows else ROOT / "data/sample/memories.jsonl")
+    monkeypatch.setenv("MEMFOLD_HOME", str(run.parents[1]))
+    monkeypatch.setenv("RUN", str(run) if kind == "the sample" else "latest")
+    before = _files(run)
 
-    monkeypatch.setenv("MEMFOLD_HOME", str(run_of_the_sample.parents[1]))
-    monkeypatch.setenv("RUN", reference if reference == "latest" else str(run_of_the_sample))
-    before = _files(run_of_the_sample)
-    notebook = nbformat.read(path, as_version=4)
+    assert str(run) in _executed(path)
 
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    assert _files(run) == before
 
-    shown = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", []))
-    assert str(run_of_the_sample) in shown
-    assert _files(run_of_the_sample) == before
+
+@pytest.mark.notebook
+def test_the_notebook_of_a_backfill_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the folder that a backfill made, of which one scope was refused."""
+    source = find_archive(f"jsonl:{ROOT / 'data/sample/memories.jsonl'}")
+    job = shards.Job(archive=source, folder=tmp_path / "out", shards=2, as_of=AS_OF, thresholds={})
+    outcomes = [shards.consolidate_shard(job, shard) for shard in shards.begin(job)]
+    shards.report(job, outcomes)
+    monkeypatch.setenv("BACKFILL", str(job.folder))
+    before = _files(job.folder)
+
+    assert str(job.folder) in _executed(ROOT / "notebooks/04_backfill.ipynb")
+
+    assert _files(job.folder) == before
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -56,6 +85,15 @@ def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
 
     assert [cell.outputs for cell in cells] == [[]] * len(cells)
     assert [cell.execution_count for cell in cells] == [None] * len(cells)
+
+
+def _executed(path: Path) -> str:
+    """What a notebook prints, run from its first cell to its last."""
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    return "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", []))
 
 
 def _files(folder: Path) -> dict[str, bytes]:
