@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -15,6 +16,10 @@ LEASE = timedelta(minutes=2)
 
 #: How long the write lock is meant to be held at most; agents commonly wait 5 to 10 s for it.
 HOLD_SECONDS = 1.0
+#: Between two transactions, where the lock was held for longer than an agent would notice. SQLite asks for a lock every
+#: tenth of a second: without the pause an agent that waits would meet the next transaction again and again.
+PAUSE_SECONDS = 0.12
+_UNNOTICED_SECONDS = 0.02
 _FEWEST_ROWS = 500
 
 
@@ -36,12 +41,14 @@ class Session:
         clock: Clock,
         monotonic: Callable[[], float],
         fence: int | None = None,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._store = store
         self._holder = holder
         self._clock = clock
         self._monotonic = monotonic
         self._fence = fence
+        self._pause = pause
         self.rows_at_most = store.traits.rows_per_transaction
         self.longest_hold_seconds = 0.0
 
@@ -64,6 +71,8 @@ class Session:
         held = self._monotonic() - began
         self.longest_hold_seconds = max(self.longest_hold_seconds, held)
         self.rows_at_most = self._rows_after(held)
+        if not is_last and held > _UNNOTICED_SECONDS:
+            self._pause(PAUSE_SECONDS)
 
     def _rows_after(self, held: float) -> int | None:
         most = self._store.traits.rows_per_transaction
