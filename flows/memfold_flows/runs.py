@@ -25,6 +25,8 @@ from memfold_flows.files import PRIVATE_FOLDER, ROWS_PER_GROUP, write_bytes, wri
 from memfold_flows.stores import urls
 
 FORMAT = "memfold-run/1"
+#: Where a text stands that a model wrote.
+_TEXTS_OF_A_MODEL = {"proposals": "content", "rewrites": "content", "plan": "new_content", "rewrite": "new_content"}
 ROWS_PER_PART = 4 * ROWS_PER_GROUP
 
 _ROWS_DIGEST = b"memfold.rows"
@@ -225,6 +227,15 @@ class RunDirectory:
             ids = [{**row, "title": None, "content": ""} for row in self.read("evidence").to_pylist()]
             write_parquet(evidence, pa.Table.from_pylist(ids, schema=EVIDENCE))
             files[evidence.name] = _describe(self.path, evidence)
+        for name, column in _TEXTS_OF_A_MODEL.items():
+            path = self.file(name)
+            if path.name in files and column in (table := self.read(name)).column_names:
+                if table[column].null_count == table.num_rows:
+                    continue
+                blank = pc.if_else(pc.is_valid(table[column]), "", table[column])
+                at = table.schema.get_field_index(column)
+                write_parquet(path, table.set_column(at, table.schema.field(at), blank))
+                files[path.name] = _describe(self.path, path)
         return (*files.values(), _describe(self.path, snapshot))
 
     def mark_forgotten(self, now: datetime) -> None:

@@ -731,6 +731,21 @@ def test_a_rewritten_text_lands_for_all_or_for_none(tmp_path: Path, model: Calla
     assert one_pass.archive.read_bytes() == edited
 
 
+def test_a_run_whose_texts_are_removed_keeps_no_text_of_a_model(
+    tmp_path: Path, model: Callable[[Answer], Model]
+) -> None:
+    """When the undo data of a run goes, the text that it wrote goes from its relations too."""
+    Pass(tmp_path, [GUIDE, ON_THE_WIKI, *OTHERS])(model(merging(BOTH)), uses=["rewrite"])
+    run = RunDirectory(tmp_path / "run1", "run1")
+    said = {name for name in ("proposals", "rewrites", "plan", "rewrite") if BOTH in str(run.read(name).to_pylist())}
+
+    run.remove_texts(NOW + timedelta(days=100))
+
+    assert said == {"proposals", "rewrites", "plan", "rewrite"}
+    assert not any(BOTH in str(run.read(name).to_pylist()) for name in said)
+    run.verify()
+
+
 @pytest.mark.parametrize("decision", ["reject", "pin"])
 def test_a_person_may_reject_a_rewritten_text(tmp_path: Path, model: Callable[[Answer], Model], decision: str) -> None:
     """An edited plan asks nobody again, and what was set apart or pinned keeps its own text."""
