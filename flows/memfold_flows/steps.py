@@ -152,6 +152,7 @@ def judge(store: MemoryStore, run: RunDirectory, scopes: Collection[str] | None,
         policy=policy,
         now=now,
         held_before=held_before,
+        rejected=run.read("rejected"),
         read_texts=read_texts,
     )
     run.write("tally", verdict.tally)
@@ -208,7 +209,14 @@ def require_applicable(store: MemoryStore, run: RunDirectory, *, now: datetime) 
 def _require_accepted_again(run: RunDirectory, now: datetime) -> None:
     """A plan from elsewhere is judged once more: whoever can write a run directory can make its hashes fit too."""
     tally = run.read("tally")
-    verdict = gate.judge(run.read("plan"), tally, snapshot=run.read("snapshot"), policy=policy_of(run), now=now)
+    verdict = gate.judge(
+        run.read("plan"),
+        tally,
+        snapshot=run.read("snapshot"),
+        policy=policy_of(run),
+        now=now,
+        rejected=run.read("rejected"),
+    )
     accepted = {scope.scope for scope in read_tally(tally) if scope.accepted}
     for scope in verdict.scopes:
         if scope.scope in accepted and (failed := [check for check in scope.checks if not check.passed]):

@@ -95,8 +95,8 @@ class TestRows:
 
         assert failures(verdict) == {}
         assert [check.name for check in verdict.scopes[1].checks] == [
-            "clock", "emptiness", "rows", "targets", "walls", "pinned", "accounts", "information", "figures",
-            "loss", "rolling loss", "lost rows", "expired",
+            "clock", "emptiness", "rows", "targets", "walls", "pinned", "accounts", "decisions", "information",
+            "figures", "loss", "rolling loss", "lost rows", "expired",
         ]  # fmt: skip
         assert all(check.says for scope in verdict.scopes for check in scope.checks)
 
@@ -240,6 +240,21 @@ class TestFigures:
         assert "figures" in failures(verdict)
         assert verdict.scopes[0].result.rejected
         assert verdict.tally.schema == frames.TALLY
+
+    def test_no_two_memories_become_one_that_a_person_keeps_apart(self, decide, memory):
+        """Neither one into the other, nor both into a third; a text that changed since is another matter."""
+        rows = [memory("a"), memory("b", "a"), memory("c", "a")]
+        decided = decide(rows, clusters={"a": {"b": "copy", "c": "copy"}})
+        rows_apart = [(row.memory_id, row.row_digest) for row in rows[1:]]
+        kept_apart, outdated = (
+            pa.table([[rows_apart[0][0]], [rows_apart[1][0]], [digest], [rows_apart[1][1]]], schema=frames.REJECTED)
+            for digest in (rows_apart[0][1], "another")
+        )
+
+        assert failures(decided.judged(rejected=kept_apart)) == {
+            "decisions": "1 pair(s) of memories that a person keeps apart would become one (first: 'b', 'c')"
+        }
+        assert failures(decided.judged(rejected=outdated)) == {}
 
     def test_a_store_that_reads_as_empty_but_should_not_is_refused(self, decide):
         """An unmounted disk is no reason to forget everything."""

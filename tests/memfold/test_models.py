@@ -740,6 +740,30 @@ class TestTakenBack:
 
         assert decided.actions == {"ann": "keep held", "bob": "keep held", "cat": "keep held"}
 
+    def test_what_a_person_keeps_apart_does_not_meet_in_the_next_tier(self, decide, memory):
+        """Each of two may go there alone, but not both into one memory; nor beside a copy that stands there."""
+        ann = memory("ann", "Gate 4", tier="short_term", use_count=3)
+        bob = memory("bob", "Gate 4", tier="short_term", use_count=3)
+        cat = memory("cat", "Gate 4", tier="short_term", use_count=3)
+        dan = memory("dan", "gate 4", tier="long_term")
+        decided = decide(
+            [ann, bob, cat, memory("long", "Gate 4", tier="long_term"), dan],
+            clusters={"long": {"dan": "copy"}},
+            rejected=[(ann, bob), (cat, dan)],
+            promote_min_use_count=3,
+        )
+
+        assert decided.actions == {
+            "ann": "keep held",
+            "bob": "keep held",
+            "cat": "keep held",
+            "dan": "merge copy > long",
+            "long": "keep kept",
+        }
+        assert decided.detail("cat") == (
+            "already stands in long_term as long, but a person keeps it apart from a copy that goes there"
+        )
+
     def test_a_merge_into_the_next_tier_that_was_taken_back_stays_so(self, decide, memory):
         """And the text is not put there a second time either."""
         short = memory("short", "Gate 4", tier="short_term", use_count=3)

@@ -77,11 +77,13 @@ def judge(
     policy: Policy,
     now: datetime,
     held_before: Collection[str] = (),
+    rejected: pa.Table | None = None,
     read_texts: ReadTexts | None = None,
 ) -> Verdict:
     """Ask every check of every scope.
 
     ``held_before``: scopes that held memories after their last pass; one that reads as empty now is refused.
+    ``rejected`` (``frames.REJECTED``): what people decided; no two memories that they keep apart may become one.
 
     Raises:
         PlanDamaged: a relation lacks a column.
@@ -91,7 +93,7 @@ def judge(
     _require_columns("snapshot", snapshot, inspection.SNAPSHOT_COLUMNS)
     rows = {row["scope"]: row for row in tally.to_pylist()}
     counted = inspection.counts(plan)
-    row_checks = inspection.checks(plan, snapshot, policy, read_texts=read_texts)
+    row_checks = inspection.checks(plan, snapshot, policy, rejected=rejected, read_texts=read_texts)
     scopes = []
     for scope in sorted({*rows, *row_checks, *held_before}):
         row = rows.get(scope) or _nothing(scope)

@@ -46,9 +46,14 @@ class Check:
 
 
 def checks(
-    plan: pa.Table, snapshot: pa.Table, policy: Policy, *, read_texts: ReadTexts | None = None
+    plan: pa.Table,
+    snapshot: pa.Table,
+    policy: Policy,
+    *,
+    rejected: pa.Table | None = None,
+    read_texts: ReadTexts | None = None,
 ) -> dict[str, tuple[Check, ...]]:
-    """Per scope that the plan or the snapshot names: rows, targets, walls, pinned, accounts and information.
+    """Per scope that the plan or the snapshot names: rows, targets, walls, pinned, accounts, decisions, information.
 
     A value that is missing where a check needs it fails that check.
     """
@@ -64,10 +69,12 @@ def checks(
     forgetful = _merges_that_forget(plan, snapshot, read_texts)
     for scope, lies in _texts_that_lie(plan, snapshot).items():
         forgetful.setdefault(scope, []).extend(lies)
+    together = {} if rejected is None else _kept_apart_and_together(plan, snapshot, rejected)
     answers: dict[str, tuple[Check, ...]] = {}
     for row in found.iter_rows(named=True):
         answers[row["scope"]] = (
             *(_answer(rule, row["rows"], row[f"{rule.name} failures"], row[f"{rule.name} first"]) for rule in rules),
+            _decisions(together.get(row["scope"], [])),
             _information(forgetful.get(row["scope"], [])),
         )
     return answers
@@ -211,6 +218,42 @@ def _is_accounted_for(is_removed: pl.Expr, policy: Policy) -> pl.Expr:
 def _answer(rule: _Rule, rows: int, failures: int, first: str | None) -> Check:
     words = rule.broken if failures else rule.holds
     return Check(rule.name, failures == 0, words.format(rows=rows, failures=failures, first=first))
+
+
+def _decisions(together: list[tuple[str, str]]) -> Check:
+    if not together:
+        return Check("decisions", True, "no memories become one that a person keeps apart")
+    one, other = together[0]
+    return Check(
+        "decisions",
+        False,
+        f"{len(together)} pair(s) of memories that a person keeps apart would become one (first: {one!r}, {other!r})",
+    )
+
+
+def _kept_apart_and_together(
+    plan: pa.Table, snapshot: pa.Table, rejected: pa.Table
+) -> dict[str, list[tuple[str, str]]]:
+    """Per scope: the pairs that a person keeps apart and that would end in one memory, in the order of their ids."""
+    kept_apart = rejected.filter(pc.is_valid(rejected["into_id"])).sort_by([("memory_id", "ascending")]).to_pylist()
+    wanted = pa.array(sorted({each[name] for each in kept_apart for name in ("memory_id", "into_id")}), pa.string())
+    now, planned = (
+        {row["memory_id"]: row for row in table.filter(pc.is_in(table["memory_id"], value_set=wanted)).to_pylist()}
+        for table in (
+            snapshot.select(["memory_id", "row_digest"]),
+            plan.select(["memory_id", "scope", "into_id"]),
+        )
+    )
+    together: dict[str, list[tuple[str, str]]] = {}
+    for each in kept_apart:
+        one, other = pair = each["memory_id"], each["into_id"]
+        if one == other or not set(pair) <= now.keys() & planned.keys():
+            continue
+        is_in_force = (now[one]["row_digest"], now[other]["row_digest"]) == (each["row_digest"], each["into_digest"])
+        ends = {planned[memory_id]["into_id"] or memory_id for memory_id in pair}
+        if is_in_force and len(ends) == 1:
+            together.setdefault(planned[one]["scope"], []).append(pair)
+    return together
 
 
 def _information(forgetful: list[tuple[str, str, tuple[str, ...]]]) -> Check:

@@ -119,6 +119,34 @@ choices as (
         ) = 1
 ),
 
+-- all that would end in one memory of the next tier, by the mover that brings it there; null: it is there already
+gathered as (
+    select c.into_id, c.memory_id as mover_id, c.memory_id from choices as c where c.obstacle is null
+    union
+    select c.into_id, c.memory_id, k.memory_id
+    from choices as c
+    join clusters as k on k.survivor_id = c.memory_id
+    where c.obstacle is null
+    union
+    select c.into_id, null, c.into_id from choices as c where c.obstacle is null
+    union
+    select c.into_id, null, k.memory_id
+    from choices as c
+    join clusters as k on k.survivor_id = c.into_id
+    where c.obstacle is null
+),
+
+-- movers that a person keeps apart from something that would end in the same memory
+kept_apart as (
+    select x.mover_id as memory_id, y.mover_id as other_id
+    from rejected as r
+    join snapshot as a on a.memory_id = r.memory_id and a.row_digest = r.row_digest
+    join snapshot as b on b.memory_id = r.into_id and b.row_digest = r.into_digest
+    join gathered as x on x.memory_id = r.memory_id
+    join gathered as y on y.memory_id = r.into_id and y.into_id = x.into_id
+    where y.mover_id is distinct from x.mover_id
+),
+
 -- what a twin would be with all that folds into it: it must not turn stale by that
 filled as (
     select
@@ -172,6 +200,9 @@ judged as (
             when m.fixed is not null then 'qualifies for ' || p.promote_to || ', but is ' || m.fixed
             when c.obstacle is not null
                 then 'already stands in ' || p.promote_to || ' as ' || c.into_id || ', but ' || c.obstacle
+            when exists (from kept_apart as k where m.memory_id in (k.memory_id, k.other_id))
+                then 'already stands in ' || p.promote_to || ' as ' || c.into_id
+                    || ', but a person keeps it apart from a copy that goes there'
             when g.into_id is not null
                 then 'already stands in ' || p.promote_to || ' as ' || c.into_id || ', but would make it stale'
         end as obstacle,
