@@ -264,7 +264,7 @@ def _after_plan(report: PlanReport, *, is_archive: bool, is_new: bool, can_undo:
     if can_undo:
         lines.append((f"memfold undo {report.run_id}", "take it back"))
     lines += _ways_on("plan", report.limit, report.refused)
-    lines.append((f"memfold show {report.run_id}", "more of it"))
+    lines.append((f"memfold show {report.run_id}", "more of it; with --html report.html as a page to read"))
     lines.append((f"memfold export {report.run_id}", "all of it, one JSON line per memory"))
     return lines
 
@@ -315,7 +315,8 @@ def _headline(receipt: Receipt) -> Text:
     line.append(f"  run {receipt.run_id}: {did}", "not bold")
     if receipt.already_applied_at is not None:
         line.append(
-            f"; applied at {receipt.already_applied_at:%Y-%m-%d %H:%M} UTC already, no memory was changed now", "not bold"
+            f"; applied at {receipt.already_applied_at:%Y-%m-%d %H:%M} UTC already, no memory was changed now",
+            "not bold",
         )
     if receipt.written_to is not None:
         line.append(f"; written to {_visible(receipt.written_to)}", "not bold")

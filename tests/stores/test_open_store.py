@@ -35,6 +35,7 @@ def test_a_url_is_a_scheme_a_path_and_options(url, parts):
     [
         ("memories.db", "names no scheme; write it as scheme:path, for example sqlite:memories.db"),
         ("", "names no scheme"),
+        ("export.jsonl", "for example jsonl:export.jsonl"),
         ("jsonl:x?scope", "has an option without a value"),
         ("jsonl:x?a=1&a=2", "sets option 'a' twice"),
     ],

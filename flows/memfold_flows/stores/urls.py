@@ -29,6 +29,10 @@ class StoreUrl:
     options: dict[str, str] = field(default_factory=dict)
 
 
+#: What a file of this ending is likely to be.
+_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+
+
 def parse(url: str) -> StoreUrl:
     """Split a store URL into scheme, path and options.
 
@@ -39,7 +43,8 @@ def parse(url: str) -> StoreUrl:
     if scheme.lower() in SERVERS:
         return _parse_server(rest)
     if not colon or not scheme.replace("-", "_").isidentifier():
-        raise BadUsage(f"store {url!r} names no scheme; write it as scheme:path, for example sqlite:{url or 'FILE'}")
+        scheme = next((name for end, name in _BY_SUFFIX.items() if url.lower().endswith(end)), "sqlite")
+        raise BadUsage(f"store {url!r} names no scheme; write it as scheme:path, for example {scheme}:{url or 'FILE'}")
     path, _, query = rest.partition("?")
     if path.startswith("//"):
         if not path.startswith("///"):
