@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 
 from memfold import convergence
-from memfold.errors import BadUsage, StoreError, Transient
+from memfold.errors import ApplyInterrupted, BadUsage, StoreError, Transient
 from memfold_flows import pipeline
 from memfold_flows.receipts import State
 from memfold_flows.runs import RunDirectory
@@ -301,7 +301,7 @@ def test_a_pass_that_was_cut_off_before_it_was_noted_is_noted_by_the_next_apply(
     evo.reflect("Note 3")
     with monkeypatch.context() as cut_off:
         cut_off.setattr("memfold_flows.noting._write", _disk_full)
-        with pytest.raises(OSError, match="disk full"):
+        with pytest.raises(ApplyInterrupted, match="disk full"):
             evo.consolidate()
     half = (len(evo.rows()), evo.rows("replay_buffer")[1]["consumed"], evo.rows("consolidation_state"))
 
