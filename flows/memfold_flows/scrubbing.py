@@ -94,6 +94,8 @@ def _scrub_file(path: Path, ids: Collection[str], says_it: SaysIt) -> Left | Non
 def _without(name: str, table: pa.Table, ids: Collection[str], says_it: SaysIt) -> pa.Table:
     """The rows that tell of none of these memories; words about them in the rows of others are blanked."""
     own = [_is_one_of(table[column], ids) for column in _OWN if column in table.column_names]
+    if name in ("rejected", "edits") and "into_id" in table.column_names:
+        own.append(_is_one_of(table["into_id"], ids))  # the digest of what it goes into tells of its text
     if name == "evidence":
         own.append(pa.array([says_it(content) for content in table["content"].to_pylist()], pa.bool_()))
     if "ids" in table.column_names:

@@ -183,6 +183,17 @@ def test_a_run_directory_that_is_gone_is_named(command: Command, house: Kitchen,
     assert "bread" not in house.ids
 
 
+def test_what_models_answered_is_dropped(command: Command, house: Kitchen, home: Path) -> None:
+    """A text that one wrote may tell of the memory, and no answer says of which memories it is."""
+    answers = home.parent / "answers"
+    answers.mkdir(parents=True)
+    (answers / "0a.json").write_text('{"answer": {"content": "The cellar key hangs behind the clock"}}')
+
+    command("forget", f"sqlite:{house.path}", "key", "--yes")
+
+    assert list(answers.iterdir()) == []
+
+
 def test_without_a_terminal_or_yes_nothing_is_erased(command: Command, house: Kitchen, home: Path) -> None:
     """It cannot be taken back, so somebody has to say so."""
     assert command("forget", f"sqlite:{house.path}", "bread").code == 2
