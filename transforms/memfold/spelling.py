@@ -85,8 +85,8 @@ def _names() -> frozenset[str]:
 
 
 def is_common(word: str, code: str) -> bool:
-    """Whether a word is no rarity and no name that the dictionary happens to list."""
-    return word in _added(code) or _frequencies(code).get(word, 0) > RARE
+    """Whether a word is no rarity and no name: "Viktor" is no slip of "Victor"."""
+    return word in _added(code) or (_frequencies(code).get(word, 0) > RARE and word not in _names())
 
 
 # The dictionaries list words seen once or twice in subtitles, and many names, with a count of 50.
