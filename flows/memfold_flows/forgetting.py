@@ -5,12 +5,11 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import typer
 
 from memfold_flows import console, erasure, terminal
-from memfold_flows.proposer.cache import folder_of
+from memfold_flows.proposer import cache
 from memfold_flows.stores import KINDS, urls
 
 _YOURS = "what you made of it yourself (memfold export, reports, copies of the store or of runs) is yours to delete"
@@ -36,18 +35,13 @@ def forget(url: str, ids: Sequence[str], *, with_survivor: bool, yes: bool, as_j
             monotonic=time.monotonic,
             new_key=secrets.token_bytes(32),
         )
-    _empty_answers(folder_of(terminal.runs_home().parent))
+    # A text that a model wrote may tell of what was forgotten, and no answer says of which memories it is.
+    cache.clear(terminal.runs_home().parent)
     if as_json:
         terminal.print_json({**forgotten.as_json(), "yours": _YOURS})
     else:
         _show(forgotten)
     raise typer.Exit(forgotten.exit_code)
-
-
-def _empty_answers(folder: Path) -> None:
-    """Drop what models answered: a text that one wrote may tell of what was forgotten, and nobody can tell which."""
-    for answer in folder.glob("*.json"):
-        answer.unlink(missing_ok=True)
 
 
 def _show(forgotten: erasure.Forgotten) -> None:
