@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from memfold_flows.stores.sessions import PAUSE_SECONDS, Session
+from memfold_flows.stores.sessions import Session
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -15,10 +15,12 @@ def test_an_agent_that_waits_gets_a_turn_between_two_transactions(fill_sqlite: C
     """SQLite polls for a lock every tenth of a second, so the pause is longer; after the last one nobody waits."""
     pauses: list[float] = []
 
-    _two_transactions(fill_sqlite(), seconds_each=0.9, pause=pauses.append)
+    filled = fill_sqlite()
 
-    assert pauses == [PAUSE_SECONDS]
-    assert PAUSE_SECONDS > 0.1
+    for seconds in (0.05, 0.25, 3.0):
+        _two_transactions(filled, seconds_each=seconds, pause=pauses.append)
+
+    assert pauses == [0.12, 0.25, 0.5]
 
 
 def test_a_transaction_that_nobody_noticed_needs_no_pause(fill_sqlite: Callable[..., Any]) -> None:

@@ -16,9 +16,10 @@ LEASE = timedelta(minutes=2)
 
 #: How long the write lock is meant to be held at most; agents commonly wait 5 to 10 s for it.
 HOLD_SECONDS = 1.0
-#: Between two transactions, where the lock was held for longer than an agent would notice. SQLite asks for a lock every
-#: tenth of a second: without the pause an agent that waits would meet the next transaction again and again.
+#: Between two transactions, as long as the lock was held before, within these bounds. SQLite asks for a lock ten times
+#: a second: without the pause an agent that waits would meet the next transaction again and again.
 PAUSE_SECONDS = 0.12
+LONGEST_PAUSE_SECONDS = 0.5
 _UNNOTICED_SECONDS = 0.02
 _FEWEST_ROWS = 500
 #: So many rows go into the first transaction, which shows how fast this machine is now; they double from there.
@@ -75,7 +76,7 @@ class Session:
         self.longest_hold_seconds = max(self.longest_hold_seconds, held)
         self.rows_at_most = self._rows_after(held)
         if not is_last and held > _UNNOTICED_SECONDS:
-            self._pause(PAUSE_SECONDS)
+            self._pause(min(max(held, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
 
     def _rows_after(self, held: float) -> int | None:
         most = self._store.traits.rows_per_transaction
