@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import typer
 
 from memfold_flows import console, erasure, terminal
-from memfold_flows.proposer import cache
 from memfold_flows.stores import KINDS, urls
 
 _YOURS = "what you made of it yourself (memfold export, reports, copies of the store or of runs) is yours to delete"
@@ -35,8 +34,6 @@ def forget(url: str, ids: Sequence[str], *, with_survivor: bool, yes: bool, as_j
             monotonic=time.monotonic,
             new_key=secrets.token_bytes(32),
         )
-    # A text that a model wrote may tell of what was forgotten, and no answer says of which memories it is.
-    cache.clear(terminal.runs_home().parent)
     if as_json:
         terminal.print_json({**forgotten.as_json(), "yours": _YOURS})
     else:
