@@ -15,8 +15,9 @@ from prefect.runtime import flow_run
 from pydantic import Field
 
 from memfold_flows import summaries
-from memfold_flows.parameters import HIGHEST_APPROVED_LIMIT, Approval
+from memfold_flows.parameters import HIGHEST_APPROVED_LIMIT
 from memfold_flows.receipts import PlanReport
+from memfold_flows.settings import Approval
 
 logger = logging.getLogger(__name__)
 

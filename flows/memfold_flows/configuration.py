@@ -35,6 +35,8 @@ MEANINGS: dict[str, str] = {name: text for name, (_, text) in THRESHOLDS.items()
     "converged_min_interval_hours": "The same at least, once passes change nothing.",
     "replay_threshold": "Replay batches that make a scope due before its time.",
     "backlog_threshold": "Memories written since the last pass that make a scope due before its time.",
+    "approval_when": "When a flow asks a person before it writes: never, on_warning or always.",
+    "approval_wait_hours": "Hours that it waits for the answer; without one, nothing is written.",
     "keep_snapshots": "Keep the whole snapshot in each run, not only what undo needs.",
     "keep_undo_days": "Days after which the undo and snapshot data of a run that nobody used may go.",
     "duckdb_memory_limit": "Memory that DuckDB may take at most.",
@@ -124,6 +126,7 @@ def _values(chosen: settings.Settings) -> dict[str, Any]:
     own |= {"tables": chosen.tables or None, "proposer": chosen.proposer and chosen.proposer.model_dump(mode="json")}
     own["store"] = own["store"] and urls.without_password(own["store"])
     own["duckdb_temp_folder"] = own["duckdb_temp_folder"] and str(own["duckdb_temp_folder"])
+    own |= {f"approval_{name}": value for name, value in asdict(chosen.approval).items()}
     return {**own, **asdict(chosen.schedule), **chosen.thresholds}
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-When = Literal["never", "on_warning", "always"]
+from memfold_flows.settings import WhenToAsk
 
 #: The highest loss limit that an operator may set when approving a plan.
 HIGHEST_APPROVED_LIMIT = 0.5
@@ -83,18 +83,22 @@ class Thresholds(BaseModel):
 
 
 class Approval(BaseModel):
-    """Whether a person looks at a plan before it is written."""
+    """Whether a person looks at a plan before it is written; what is left out is taken from memfold.yaml."""
 
     model_config = ConfigDict(extra="forbid")
 
-    when: When = Field(
-        default="never",
+    when: WhenToAsk | None = Field(
+        default=None,
         description="never: the gate alone decides. on_warning: ask when a scope is refused or loses more than half of "
-        "what it may. always: ask before anything is written.",
+        "what it may. always: ask before anything is written. (never)",
     )
-    wait_hours: float = Field(
-        default=12, gt=0, le=168, description="Hours to wait for an answer; without one, nothing is written."
+    wait_hours: float | None = Field(
+        default=None, gt=0, le=168, description="Hours to wait for an answer; without one, nothing is written (12)."
     )
+
+    def given(self) -> dict[str, Any]:
+        """What was given, as ``settings.load`` takes it."""
+        return {f"approval_{name}": value for name, value in self.model_dump(exclude_none=True).items()}
 
 
 class Timing(BaseModel):

@@ -62,7 +62,7 @@ class Request:
 
 def make(request: Request, choose: ChooseScopes) -> State[Any]:
     """A whole pass: end what was interrupted, plan, ask where a person should look, and write what was accepted."""
-    chosen = settings.load({**request.thresholds.given(), **request.timing.given()})
+    chosen = settings.load({**request.thresholds.given(), **request.timing.given(), **request.approval.given()})
     if not chosen.enabled:
         return _nothing_to_do(request.store, f"memory.consolidation.enabled is false in {settings.FILE}")
     with opened(request) as store:
@@ -82,14 +82,14 @@ def make(request: Request, choose: ChooseScopes) -> State[Any]:
             step = StepsWithProgress()
             report = pipeline.plan(store, run, policy, clock=now, scopes=scopes, proposer=chosen.proposer, step=step)
             announcements.plan_ready(run, report)
-            needs_approval = approval.is_needed(request.approval, report)
+            needs_approval = approval.is_needed(chosen.approval, report)
             if chosen.proposer is None and not needs_approval:
                 return ended(write(store, run, keep_snapshots=chosen.keep_snapshots, step=step, fence=fence))
         if not needs_approval:
             with _lease(request, store, run.run_id) as fence:
                 return ended(write(store, run, keep_snapshots=chosen.keep_snapshots, step=step, fence=fence))
         # Without the lease, which would keep everyone else waiting: what changes until the answer is seen as drift.
-        answer = approval.ask(request.approval, report)
+        answer = approval.ask(chosen.approval, report)
         if answer.why_not is not None:
             return not_written(report, answer.why_not)
         if answer.max_loss_fraction is not None and answer.max_loss_fraction != policy.max_loss_fraction:

@@ -58,6 +58,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "replay_threshold",
         "backlog_threshold",
     ),
+    "approval": ("approval_when", "approval_wait_hours"),
     "retention": ("keep_snapshots", "keep_undo_days"),
     "duckdb": ("duckdb_memory_limit", "duckdb_temp_folder"),
 }
@@ -70,7 +71,12 @@ EVO_NAMES = {
     "retention.newbornGraceDays": "newborn_grace_days",
 }
 
-_SHORT_NAMES = {"duckdb_memory_limit": "memory_limit", "duckdb_temp_folder": "temp_folder"}
+_SHORT_NAMES = {
+    "approval_when": "when",
+    "approval_wait_hours": "wait_hours",
+    "duckdb_memory_limit": "memory_limit",
+    "duckdb_temp_folder": "temp_folder",
+}
 
 
 def dotted(name: str) -> str:
@@ -101,15 +107,20 @@ def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def lines(text: str) -> dict[str, int]:
     """The line on which each setting of a file stands, by its plain name."""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    if not isinstance(root, yaml.MappingNode):
-        return {}
-    found: dict[str, int] = {}
-    for key, value in root.value:
-        found[_IN_SECTIONS.get(key.value, key.value)] = key.start_mark.line + 1
-        for inner, line in _inner_lines(value, key.value):
-            found[_IN_SECTIONS.get(inner, inner)] = line
-    return found
+    return {_IN_SECTIONS.get(place, place): line for place, line in _lines(yaml.compose(text, Loader=yaml.SafeLoader))}
+
+
+def refuse_repeated(text: str) -> None:
+    """Refuse a file in which a name stands twice in one place, of which YAML would take the last.
+
+    Raises:
+        BadUsage: there is such a name.
+    """
+    seen: dict[str, int] = {}
+    for place, line in _lines(yaml.compose(text, Loader=yaml.SafeLoader)):
+        if place in seen:
+            raise BadUsage(f"{place} stands twice in {FILE}, on line {seen[place]} and line {line}; nothing was done")
+        seen[place] = line
 
 
 def nearest(name: str, known: Collection[str]) -> str:
@@ -145,9 +156,10 @@ def _inside(values: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
             yield section, str(name), value
 
 
-def _inner_lines(node: yaml.Node, place: str) -> Iterator[tuple[str, int]]:
+def _lines(node: yaml.Node | None, place: str = "") -> Iterator[tuple[str, int]]:
+    """Each name of a file with all that it stands in, and its line."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            inner = f"{place}.{key.value}"
+            inner = f"{place}.{key.value}" if place else str(key.value)
             yield inner, key.start_mark.line + 1
-            yield from _inner_lines(value, inner)
+            yield from _lines(value, inner)

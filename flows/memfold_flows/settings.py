@@ -51,6 +51,18 @@ _OTHER_VARIABLES = {"MEMFOLD_HOME", "MEMFOLD_REQUIRE_ALL", KEY_VARIABLE}
 DUCKDB_MEMORY_LIMIT = "2GB"
 
 
+#: never: the gate alone decides; on_warning: where a scope is refused or loses much; always.
+WhenToAsk = Literal["never", "on_warning", "always"]
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """When a flow asks a person before it writes, and how long it waits for the answer."""
+
+    when: WhenToAsk = "never"
+    wait_hours: float = 12
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a person may set for a pass: the thresholds of ``Policy``, and whether runs keep the whole snapshot.
@@ -73,6 +85,7 @@ class Settings:
     enabled: bool = True
     cron: str | None = None
     schedule: Schedule = field(default_factory=Schedule)
+    approval: Approval = field(default_factory=Approval)
     #: Tables of people's own, by the name that a store's URL says: the column of each field.
     tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: The model that may propose; None where there is none.
@@ -137,6 +150,7 @@ def load(flags: Mapping[str, Any]) -> Settings:
     values.pop("proposer")
     return Settings(
         schedule=when,
+        approval=Approval(values.pop("approval_when"), values.pop("approval_wait_hours")),
         proposer=proposer,
         store=values.pop("store"),
         preset=chosen_preset,
@@ -196,6 +210,8 @@ class _File(YamlConfigSettingsSource):
     """``memfold.yaml``: settings in sections or not, the loss limit also under ``memory.consolidation``."""
 
     def __call__(self) -> dict[str, Any]:
+        if (file := Path(FILE)).is_file():
+            sections.refuse_repeated(file.read_text(encoding="utf-8"))
         values = sections.flattened(super().__call__())
         if isinstance(store := values.get("store"), str) and urls.without_password(store) != store:
             raise BadUsage(f"store in {FILE} holds a password; nothing was done. Set PGPASSWORD instead")
@@ -267,6 +283,8 @@ def _fields() -> dict[str, Any]:
         "keep_undo_days": (Annotated[int, Field(ge=0, le=36_500)], 90),
         "duckdb_memory_limit": (Annotated[str, BeforeValidator(_memory)], DUCKDB_MEMORY_LIMIT),
         "duckdb_temp_folder": (Annotated[Path | None, BeforeValidator(_folder)], None),
+        "approval_when": (WhenToAsk, Approval().when),
+        "approval_wait_hours": (Annotated[float, Field(gt=0, le=168)], Approval().wait_hours),
         "preset": (Literal["evo"] | None, None),
         "store": (str | None, None),
         "proposer": (ProposerOptions | None, None),

@@ -169,16 +169,17 @@ def test_a_refused_scope_gives_no_change(decide, memories, policy):
 def test_a_second_pass_plans_nothing(decide, after_apply, memories, policy, taken_back):
     """Whatever the first pass folded, moved and removed, nothing is left for another at the same as_of.
 
-    Rewordings of a memory in two tiers are left out: they meet only once one of them was promoted.
+    Rewordings of a memory in two tiers are left out: they meet only once one of them was promoted. What a person decided
+    of a memory that is merged holds for the one that stays for it, as a store's ledger carries it over.
     """
     texts = [each for each in memories if each.content != "the gate 4"]
     unlimited = {**policy, "max_loss_fraction": 1.0, "max_rolling_loss_fraction": 1.0, "max_lost_rows": None}
     first = decide_found(decide, texts, unlimited, taken_back)
     left = after_apply(texts, first)
 
-    second = decide_found(
-        decide, left, unlimited, {int(each.memory_id[1:]) for each in texts if is_in(taken_back, each)}
-    )
+    heirs = {row["into_id"] for each, row in first.rows("plan").items() if int(each[1:]) in taken_back}
+    carried = taken_back | {int(memory_id[1:]) for memory_id in heirs - {None}}
+    second = decide_found(decide, left, unlimited, carried)
 
     assert {action.split()[0] for action in second.actions.values()} <= {"keep"}
 

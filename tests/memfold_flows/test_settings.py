@@ -12,6 +12,7 @@ import pytest
 from memfold.errors import BadUsage
 from memfold.policy import Policy
 from memfold_flows import settings
+from memfold_flows.parameters import Approval
 from memfold_flows.stores.base import StoreTraits
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -46,6 +47,22 @@ def test_a_flag_beats_the_environment_beats_the_file(folder: Path, monkeypatch: 
     assert thresholds["rolling_days"] == 14
     assert thresholds["on_excess"] == "fit"
     assert thresholds["min_jaccard"] == 0.5
+
+
+def test_when_a_person_is_asked_stands_in_the_file_and_a_flow_may_say_otherwise(folder: Path) -> None:
+    """What the form leaves empty is taken from memfold.yaml."""
+    (folder / "memfold.yaml").write_text("approval:\n  when: on_warning\n  wait_hours: 3\n")
+
+    assert settings.load(Approval().given()).approval == settings.Approval("on_warning", 3)
+    assert settings.load(Approval(when="always").given()).approval == settings.Approval("always", 3)
+
+
+def test_a_name_that_stands_twice_in_the_file_is_an_error(folder: Path) -> None:
+    """YAML would take the last one without a word."""
+    (folder / "memfold.yaml").write_text("gate:\n  max_loss_fraction: 0.1\n  max_loss_fraction: 0.4\n")
+
+    with pytest.raises(BadUsage, match=r"gate.max_loss_fraction stands twice in memfold.yaml, on line 2 and line 3"):
+        settings.load({})
 
 
 def test_several_words_in_the_environment_stand_between_commas(monkeypatch: pytest.MonkeyPatch) -> None:
