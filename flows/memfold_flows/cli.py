@@ -6,13 +6,32 @@ import io
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TextIO, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
 from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError
 from memfold_flows.command_examples import EXAMPLES
 from memfold_flows.flags import with_threshold_flags
+from memfold_flows.options import (
+    AsJson,
+    AsOf,
+    ExplainModel,
+    IfDue,
+    InPlace,
+    OfStore,
+    OneScope,
+    Out,
+    Quiet,
+    Run,
+    RunDir,
+    Scopes,
+    SkipBad,
+    Store,
+    StoreOrSet,
+    Yes,
+)
+from memfold_flows.streams import heard_or_not
 
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 
@@ -30,33 +49,11 @@ def _command(name: str) -> Callable[[CommandFunction], CommandFunction]:
     return app.command(name=name, epilog=f"Example: {EXAMPLES[name]}")
 
 
-Store = Annotated[str, typer.Argument(metavar="STORE", help="The store, as scheme:path (see: memfold stores).")]
-StoreOrSet = Annotated[
-    str | None, typer.Argument(metavar="[STORE]", help="The store, as scheme:path; left out: `store` of memfold.yaml.")
-]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run id, a run directory, or latest.")]
-OfStore = Annotated[str | None, typer.Option("--store", metavar="URL", help="Only runs of this store.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; for scripts.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Archives: write a new archive to FILE.")]
-InPlace = Annotated[bool, typer.Option("--in-place", help="Archives: rewrite the archive itself.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="JSONL: set lines that cannot be read aside into a file.")]
-ExplainModel = Annotated[
-    bool, typer.Option("--explain-model", help="Show what would be sent to the proposer, as JSON, without sending it.")
-]
-Scopes = Annotated[list[str] | None, typer.Option("--scope", metavar="S", help="Only this scope (repeatable).")]
-OneScope = Annotated[str, typer.Option("--scope", metavar="S", help="The scope; left out: memories without one.")]
-IfDue = Annotated[bool, typer.Option("--if-due", help="Only scopes that are due (see: memfold check).")]
-AsOf = Annotated[str | None, typer.Option("--as-of", metavar="T", help="Plan as of this moment, in ISO 8601 (now).")]
-RunDir = Annotated[Path | None, typer.Option("--run-dir", metavar="DIR", help="Write the run to this new folder.")]
-
-
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The ``memfold`` program: runs one command and exits with its code."""
     from memfold_flows.receipts import ExitCode
 
-    sys.stdout = _heard_or_not(sys.stdout)
+    sys.stdout = heard_or_not(sys.stdout)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter must not end a pass
@@ -78,9 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 @_command("init")
 def init(store: Store, as_json: AsJson = False) -> None:
     """Make a new, empty store (sqlite:FILE)."""
-    from memfold_flows import commands
+    from memfold_flows import store_commands
 
-    commands.init(store, as_json=as_json)
+    store_commands.init(store, as_json=as_json)
 
 
 @_command("plan")
@@ -328,9 +325,9 @@ def prune_runs(
 @_command("stores")
 def list_stores(as_json: AsJson = False) -> None:
     """List the kinds of stores and their options, and the stores that have runs."""
-    from memfold_flows import commands
+    from memfold_flows import store_commands
 
-    commands.list_stores(as_json=as_json)
+    store_commands.list_stores(as_json=as_json)
 
 
 @_command("judge")
@@ -343,9 +340,9 @@ def judge(
     as_json: AsJson = False,
 ) -> None:
     """Judge pairs of your own, and see how right the verdicts are where you labelled them."""
-    from memfold_flows import commands
+    from memfold_flows import text_commands
 
-    commands.judge(pairs, out=out, as_json=as_json)
+    text_commands.judge(pairs, out=out, as_json=as_json)
 
 
 @_command("cluster")
@@ -361,9 +358,9 @@ def cluster(
     as_json: AsJson = False,
 ) -> None:
     """Group near-duplicate texts of a Parquet file by the words they share; judges nothing, removes nothing."""
-    from memfold_flows import commands
+    from memfold_flows import text_commands
 
-    commands.cluster(source, target, threshold=threshold, scope=scope, quiet=quiet, as_json=as_json)
+    text_commands.cluster(source, target, threshold=threshold, scope=scope, quiet=quiet, as_json=as_json)
 
 
 @_command("backfill")
@@ -452,31 +449,6 @@ def root(
 
         print(f"memfold {version_of('memfold')}")
         raise typer.Exit
-
-
-class _Unread(io.FileIO):
-    """Standard output whose reader may leave: what nobody reads changes neither a pass nor its exit code."""
-
-    def write(self, data: Any, /) -> int:
-        try:
-            return super().write(data)
-        except BrokenPipeError:
-            return len(data)
-
-
-def _heard_or_not(stream: TextIO) -> TextIO:
-    """The same stream, for ``memfold run ... | head``; one that is no file, as in tests, stays as it is."""
-    if not isinstance(stream, io.TextIOWrapper):
-        return stream
-    # Under PYTHONUNBUFFERED the buffer is the file itself.
-    if not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):
-        return stream
-    return io.TextIOWrapper(
-        io.BufferedWriter(_Unread(stream.fileno(), "wb", closefd=False)),
-        encoding=stream.encoding,
-        errors=stream.errors,
-        line_buffering=stream.line_buffering or stream.write_through,
-    )
 
 
 def _require_text(words: Sequence[str]) -> None:

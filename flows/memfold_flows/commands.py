@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,39 +31,6 @@ _SHOWN_ON_REQUEST = 25
 
 # The command line says what a person should know; without a handler of its own, logging would say it a second time.
 logging.getLogger("memfold_flows").addHandler(logging.NullHandler())
-
-
-def init(url: str, *, as_json: bool) -> None:
-    """Make a new, empty store."""
-    parts = urls.parse(url)
-    if parts.scheme == "postgresql":
-        _init_postgresql(parts, as_json=as_json)
-        return
-    from memfold_flows.stores import sqlite
-
-    if parts.scheme != "sqlite":
-        raise BadUsage(
-            f"init makes sqlite: and postgresql: stores, not {parts.scheme}:; "
-            "other stores are made by their own programs"
-        )
-    if parts.options:
-        raise BadUsage("init makes memfold's own table; a table of your own needs none. Nothing was made.")
-    path = urls.local_path(parts.path)
-    is_new = sqlite.init(path)
-    if as_json:
-        print_json({"store": urls.format_url("sqlite", path), "created": is_new})
-    else:
-        say(f"made an empty store in {path}" if is_new else f"{path} is a store already; it stays as it is")
-
-
-def _init_postgresql(parts: urls.StoreUrl, *, as_json: bool) -> None:
-    from memfold_flows.stores import postgresql
-
-    url, is_new = postgresql.init(parts.path, parts.options)
-    if as_json:
-        print_json({"store": url, "created": is_new})
-    else:
-        say(f"made what was missing of {url}" if is_new else f"{url} is a store already; it stays as it is")
 
 
 def plan(
@@ -229,82 +196,6 @@ def undo(
 
         console.show_undo(undone)
     raise typer.Exit(undone.exit_code)
-
-
-def list_stores(*, as_json: bool) -> None:
-    """The kinds of stores that memfold opens, and the stores that have runs."""
-    kinds = list(stores.KINDS.values())
-    known: dict[str, list[str]] = {}
-    for each in known_runs(runs_home()):
-        known.setdefault(each.manifest.store, []).append(each.run_id)
-    if as_json:
-        described = [
-            {
-                "scheme": kind.scheme,
-                "summary": kind.summary,
-                "example": kind.example,
-                "options": dict(kind.url_options()),
-            }
-            for kind in kinds
-        ]
-        print_json({"kinds": described, "stores": [{"store": url, "runs": runs} for url, runs in known.items()]})
-        return
-    from memfold_flows import console
-
-    console.table(("store", "what it is"), [(kind.example, kind.summary) for kind in kinds])
-    console.say("\nOptions, as in sqlite:notes.db?table=notes:")
-    console.table(("store", "options", "what they mean"), _options_in_brief(kinds))
-    if known:
-        console.say("")
-        console.table(
-            ("stores with runs", "runs", "latest"), [(url, str(len(ids)), ids[-1]) for url, ids in known.items()]
-        )
-
-
-def _options_in_brief(kinds: Sequence[stores.StoreKind]) -> list[tuple[str, str, str]]:
-    """The options of all kinds of stores, those together that mean the same."""
-    schemes: dict[tuple[str, str], list[str]] = {}
-    for kind in kinds:
-        for option in kind.url_options().items():
-            schemes.setdefault(option, []).append(kind.scheme)
-    names: dict[tuple[str, str], list[str]] = {}
-    for (name, meaning), known in schemes.items():
-        shown = meaning.replace(f"the column of {name}", "the column of that name")
-        names.setdefault((", ".join(known), shown), []).append(name)
-    return [(known, ", ".join(together), meaning) for (known, meaning), together in names.items()]
-
-
-def judge(pairs: Path, *, out: Path | None, as_json: bool) -> None:
-    """Judge the pairs of a file; where they are labelled, say how right the verdicts are."""
-    from memfold import judging
-    from memfold_flows import judge as pair_files
-
-    judged = pair_files.judge_file(pairs, out=out)
-    if as_json:
-        columns = [dict(zip(pair_files.COLUMNS, pair_files.row(pair), strict=True)) for pair in judged]
-        print_json({"pairs": columns, "scores": [asdict(score) for score in judging.scores(judged)]})
-        return
-    merged = sum(pair.merges for pair in judged)
-    say(f"{len(judged)} pairs judged, {merged} would merge" + (f"; verdicts in {out}" if out else ""))
-    if table := judging.table(judged):
-        print(f"\n{table}")
-    elif out is None:
-        say("no pair has a label, so there is nothing to compare with; --out FILE.csv keeps the verdicts")
-
-
-def cluster(source: Path, target: Path, *, threshold: float, scope: str | None, quiet: bool, as_json: bool) -> None:
-    """Group the near-duplicate texts of a Parquet file."""
-    from memfold_flows.cluster import cluster_file
-
-    with progress.shown(quiet=quiet, unit="rows"):
-        found = cluster_file(source, target, threshold=threshold, scope=scope, report=progress.report)
-    if as_json:
-        print_json(asdict(found))
-    else:
-        say(
-            f"{found.rows_in_clusters:,} of {found.rows:,} texts are in {found.clusters:,} clusters, the largest of "
-            f"{found.largest:,}; wrote {target}"
-        )
 
 
 @dataclass(frozen=True, slots=True)
