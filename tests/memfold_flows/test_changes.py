@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memfold.errors import ApplyInterrupted
 from memfold_flows import pipeline
 from memfold_flows.runs import RunDirectory
 from memfold_flows.stores.undo_units import Selection
@@ -82,7 +83,7 @@ def test_an_apply_that_was_cut_off_before_its_receipt_writes_the_feed_when_it_go
     run, _ = nights.plan(tea.store)
     with monkeypatch.context() as patched:
         patched.setattr("memfold_flows.steps.write_receipt", _unplugged)
-        with pytest.raises(OSError, match="unplugged"):
+        with pytest.raises(ApplyInterrupted, match="unplugged"):
             nights.apply(tea.store, run)
     assert not (run.path / "changes.jsonl").exists()
 
