@@ -30,7 +30,10 @@ THRESHOLDS: dict[str, tuple[Any, str]] = {
     "promote_min_use_count": (int, "Promote memories used at least this often."),
     "promote_min_age_days": (float, "Promote memories at least this old."),
     "promote_min_evidence": (int, "Promote memories that this many replay batches tell again."),
-    "max_memories": (int, "Most memories of a scope; above it those with the lowest score go, none of unknown use or age."),
+    "max_memories": (
+        int,
+        "Most memories of a scope; above it the lowest scores go, but none of unknown use or age.",
+    ),
     "newborn_grace_days": (float, "None of them younger than this goes (3)."),
     "preset": (str, "Settings of a system where you set none: evo (at most 200 memories a scope, on-excess fit)."),
 }

@@ -16,7 +16,10 @@ SCHEMAS = {name: schema for name, schema in vars(frames).items() if isinstance(s
 
 def test_every_relation_of_a_plan_has_a_schema():
     """What the SQL reads and what it makes, and what an apply reads and leaves."""
-    named = {name.upper() for name in (*models.INPUTS, *models.RELATIONS, "replay", "evidence", "proposals", "rewrite", "undo")}
+    named = {
+        name.upper()
+        for name in (*models.INPUTS, *models.RELATIONS, "replay", "evidence", "proposals", "rewrite", "undo")
+    }
 
     assert named - SCHEMAS.keys() == {"POLICY"}
     assert SCHEMAS.keys() - named == set()
