@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import unicodedata
 from functools import cache, lru_cache
+from importlib import resources
 
 from memfold.lexicon import language
 
@@ -64,9 +67,9 @@ EVERYDAY = 1000
 def _frequencies(code: str) -> dict[str, int]:
     if code not in DICTIONARIES:
         return {}
-    from spellchecker import SpellChecker
-
-    frequencies: dict[str, int] = SpellChecker(language=DICTIONARIES[code]).word_frequency.dictionary
+    # pyspellchecker's word lists without its class, which would copy each of them several times.
+    words = resources.files("spellchecker").joinpath("resources", f"{DICTIONARIES[code]}.json.gz")
+    frequencies: dict[str, int] = json.loads(gzip.decompress(words.read_bytes()))
     if code == "ru":
         return {word.replace("ё", "е"): count for word, count in frequencies.items()}
     if code == "de":  # tokens have ss for ß
