@@ -32,7 +32,8 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/pytest -m "not long"
+	$(BIN)/pytest -m "not long and not prefect" --numprocesses 2 --dist loadfile
+	$(BIN)/pytest -m "not long and prefect"
 
 test-long: $(VENV)/.installed-dev
 	$(BIN)/pytest -m long
