@@ -117,6 +117,8 @@ class _Plan:
         if row is None:
             return f"is not in run {self.run_id}: memfold export {self.run_id} lists those that are"
         members = self.members.get(memory_id, [])
+        if decision in ("reject", "pin") and row["reason"] == "expired":
+            return "expired at the time that its owner gave it; to keep it, change its expires_at in the store"
         if decision == "reject" and row["action"] == "keep" and not members:
             return "stays already, and nothing goes into it; there is nothing to reject (--pin keeps it for good)"
         if decision == "reject" and len(members) >= LARGEST_REJECTED_CLUSTER:

@@ -149,6 +149,7 @@ def test_an_edit_of_an_edit_keeps_what_was_decided_before(tea: Kitchen, nights: 
         ({"tea_2": "prune"}, "'tea-2' leaves already"),
         ({"tea_1": "prune"}, "'tea-1' stays for others"),
         ({"cellar": "prune"}, "'cellar' is pinned or protected"),
+        ({"milk": "pin"}, "'milk' expired at the time that its owner gave it"),
     ],
 )
 def test_what_a_plan_has_no_place_for_is_refused(
@@ -156,6 +157,7 @@ def test_what_a_plan_has_no_place_for_is_refused(
 ) -> None:
     """Unknown ids, targets that would go, pinned memories: named, and no run is left behind that could be applied."""
     tea.remember("cellar", "Wine is in the cellar", pinned=1)
+    tea.remember("milk", "The milk is fresh", expires_at=1)
     first, _ = nights.plan(tea.store)
 
     with pytest.raises(BadUsage, match=why):

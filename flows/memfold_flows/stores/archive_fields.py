@@ -29,7 +29,7 @@ SCOPE_FIELDS = ("scope", "user_id", "agent_id", "project", "namespace")
 
 #: The names of each field, the first being the one to use where the archive has none yet.
 NAMES: dict[str, tuple[str, ...]] = {
-    "memory_id": ("id",),
+    "memory_id": ("id", "memory_id"),
     "content": ("text", "content", "memory"),
     "title": ("title",),
     "kind": ("kind", "type"),
@@ -55,6 +55,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 TIMES = ("created_at", "updated_at", "event_time", "valid_from", "valid_to", "last_used_at", "expires_at")
 
 _MOST_LAYOUTS = 4096
+_FIELDS_NAMED = 12
 _SHORTEST_VECTOR = 16
 
 
@@ -84,7 +85,8 @@ class FieldReader:
                 values[field] = value
         for field in ("memory_id", "content"):
             if field not in values:
-                raise ValueError(f"has no {' or '.join(NAMES[field])}")
+                seen = ", ".join(sorted(map(str, record))[:_FIELDS_NAMED]) or "none"
+                raise ValueError(f"has no {' or '.join(NAMES[field])}; its fields are: {seen}")
         return Memory(scope=scope_of(record, layout.scope), metadata=_metadata_text(record, layout.others), **values)
 
     def changes(self, record: Mapping[str, Any], before: Memory, after: Memory) -> dict[str, Any]:
@@ -181,7 +183,8 @@ class _Layout:
 
 
 def _lay_out(names: tuple[str, ...], scope_fields: tuple[str, ...]) -> _Layout:
-    held = set(names)
+    # Where a record has an id of its own, memory_id is a field like any other.
+    held = set(names) - ({"memory_id"} if "id" in names else set())
     found = tuple(
         (field, _READERS[field], present)
         for field, known in NAMES.items()

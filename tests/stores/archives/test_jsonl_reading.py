@@ -174,7 +174,7 @@ def test_the_scope_option_names_the_fields_that_form_the_scope(notes):
     store = open_store(f"jsonl:{notes.path}?scope=team,user_id")
 
     assert notes.read(store)["a"]["scope"] == "team=blue&user_id=ana"
-    assert store.url == f"jsonl://{notes.path}?scope=team%2Cuser_id"
+    assert store.url == f"jsonl://{notes.path}?scope=team,user_id"
     assert notes.read(open_store(store.url))["a"]["scope"] == "team=blue&user_id=ana"
 
 

@@ -101,9 +101,9 @@ def test_what_has_no_column_has_no_place(notes, tmp_path):
     pq.write_table(fixed, tmp_path / "fixed.parquet")
 
     assert places == {
-        "kind", "tags", "created_at", "updated_at", "expires_at", "last_used_at", "use_count", "metadata",
+        "content", "kind", "tags", "created_at", "updated_at", "expires_at", "last_used_at", "use_count", "metadata",
     }  # fmt: skip
-    assert open_store(f"parquet:{tmp_path / 'fixed.parquet'}").traits.places == frozenset()
+    assert open_store(f"parquet:{tmp_path / 'fixed.parquet'}").traits.places == {"content"}
 
 
 def test_folded_fields_go_back_in_the_type_of_their_column(notes):
