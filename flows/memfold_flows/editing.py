@@ -51,7 +51,8 @@ def _decisions(first: RunDirectory, named: dict[Decision, Sequence[str]], source
         for memory_id in ids:
             if decisions.setdefault(memory_id, decision) != decision:
                 raise BadUsage(
-                    f"memory {memory_id!r} is to be {decisions[memory_id]} and {decision}; nothing was planned"
+                    f"memory {memory_id!r} got two decisions, {decisions[memory_id]} and {decision}; "
+                    "nothing was planned"
                 )
     if not decisions:
         raise BadUsage(

@@ -33,7 +33,7 @@ def carry_over(first: RunDirectory, run: RunDirectory, decisions: Mapping[str, D
         BadUsage: a decision that this plan has no place for, or a plan that was written already.
     """
     if first.wrote or first.read_json("receipt.json") is not None:
-        raise BadUsage(f"run {first.run_id} was applied already; nothing was changed. Plan again, or take it back.")
+        raise BadUsage(f"run {first.run_id} was applied already; nothing was changed. Plan again, after an undo.")
     steps.carry_over(first, run, steps.policy_of(first))
     plan = _Plan(first)
     plan.check(decisions)
@@ -164,10 +164,16 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             if path.suffix == ".csv":
-                return list(csv.DictReader(file))
+                return _with_ids(csv.DictReader(file), path)
             return [json.loads(line) for line in file if line.strip()]
     except (OSError, ValueError, csv.Error) as error:
         raise BadUsage(f"{path} cannot be read as {path.suffix or 'JSONL'} ({error}); nothing was planned") from error
+
+
+def _with_ids(rows: csv.DictReader[str], path: Path) -> list[dict[str, Any]]:
+    if "id" not in (rows.fieldnames or ()):
+        raise BadUsage(f"{path} has no column id; save it as CSV with commas between the columns. Nothing was planned")
+    return list(rows)
 
 
 def _decision(row: Mapping[str, Any], planned: Mapping[str, Any], where: str) -> Decision:

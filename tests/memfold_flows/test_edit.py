@@ -262,4 +262,6 @@ class TestCommand:
     def test_contradicting_or_no_decisions_are_bad_usage(self, command: Callable[..., Ended], planned: str) -> None:
         """Nothing is guessed."""
         assert command("edit", planned).code == 2
-        assert "is to be reject and pin" in command("edit", planned, "--reject", "tea-2", "--pin", "tea-2").err
+        assert (
+            "got two decisions, reject and pin" in command("edit", planned, "--reject", "tea-2", "--pin", "tea-2").err
+        )
