@@ -151,9 +151,9 @@ def edit(
     *,
     reject: Annotated[
         list[str] | None,
-        typer.Option("--reject", metavar="ID", help="It stays; named for the one that stays: its whole cluster."),
+        typer.Option("--reject", metavar="ID", help="It stays; of a survivor: nothing merges into it."),
     ] = None,
-    pin: Annotated[list[str] | None, typer.Option("--pin", metavar="ID", help="It stays.")] = None,
+    pin: Annotated[list[str] | None, typer.Option("--pin", metavar="ID", help="It stays anyway.")] = None,
     prune: Annotated[list[str] | None, typer.Option("--prune", metavar="ID", help="It goes; counted as lost.")] = None,
     source: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="A changed export of this plan, .csv or .jsonl.")
