@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES_WITH_COMMANDS = ("tutorial.md", "tuning.md", "undo.md")
+PAGES_WITH_COMMANDS = ("editing.md", "tutorial.md", "tuning.md", "undo.md")
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_COMMANDS)

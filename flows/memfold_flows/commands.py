@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import typer
 
 from memfold.convergence import Schedule
@@ -87,19 +88,26 @@ def write_page(reference: str, *, store: str | None, html: Path, as_json: bool) 
 
 
 def export(reference: str, *, store: str | None, as_csv: bool) -> None:
-    """Print the plan as JSONL or CSV, one line per memory."""
+    """Print the plan as JSONL, one line per memory, or as CSV with the texts and a column to decide in."""
     run = locate(reference, store=store)
     run.verify()
     names = {"memory_id": "id", "scope": "scope", "action": "action", "into_id": "into", "reason": "reason"}
     rows = run.read("plan", list(names)).select(list(names)).rename_columns(list(names.values()))
-    table = csv.DictWriter(sys.stdout, [*names.values(), "decision"], lineterminator="\n")
     if as_csv:
-        table.writeheader()
+        _export_csv(run, rows)
+        return
     for batch in rows.to_batches(max_chunksize=10_000):
-        if as_csv:
-            table.writerows(batch.to_pylist())
-        else:
-            sys.stdout.writelines(json_text(row) + "\n" for row in batch.to_pylist())
+        sys.stdout.writelines(json_text(row) + "\n" for row in batch.to_pylist())
+
+
+def _export_csv(run: RunDirectory, rows: pa.Table) -> None:
+    texts = run.read("snapshot", ["memory_id", "content"])
+    text_of = dict(zip(texts["memory_id"].to_pylist(), texts["content"].to_pylist(), strict=True))
+    table = csv.DictWriter(sys.stdout, [*rows.column_names, "text", "into_text", "decision"], lineterminator="\n")
+    table.writeheader()
+    for batch in rows.to_batches(max_chunksize=10_000):
+        for row in batch.to_pylist():
+            table.writerow(row | {"text": text_of.get(row["id"]), "into_text": text_of.get(row["into"])})
 
 
 def apply(

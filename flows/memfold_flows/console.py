@@ -43,6 +43,7 @@ def show_plan(
         console.print(Text(line, "bold"))
     _print_verdict(console, report)
     _print_scopes(console, report.scopes)
+    _print_edits(console, report.edits)
     _print_left_alone(console, report.left_alone)
     _print_model(console, report.proposer)
     _print_clusters(console, view.clusters)
@@ -256,11 +257,26 @@ def _print_next(console: Console, commands: Sequence[tuple[str, str]]) -> None:
         console.print(Text.assemble((command, "cyan"), (f"   {what}", "dim")), soft_wrap=True)
 
 
+def _print_edits(console: Console, edits: Mapping[str, str]) -> None:
+    for decision, says in (("keep", "are to stay"), ("prune", "are to go")):
+        ids = [memory_id for memory_id, said in edits.items() if said == decision]
+        if ids:
+            named = ", ".join(_visible(memory_id) for memory_id in ids[:_IDS_NAMED])
+            more = f" and {len(ids) - _IDS_NAMED} more" if len(ids) > _IDS_NAMED else ""
+            console.print(Text(f"changed by a person: {named}{more} {says}"))
+
+
+_IDS_NAMED = 6
+
+
 def _after_plan(report: PlanReport, *, is_archive: bool, is_new: bool, can_undo: bool) -> list[tuple[str, str]]:
     lines = []
+    target = " --in-place" if is_archive else ""
     if report.writable and is_new:
-        target = " --in-place" if is_archive else ""
         lines.append((f"memfold apply {report.run_id}{target}", "write exactly this plan"))
+        lines.append((f"memfold edit {report.run_id} --reject ID", "change it: what stays after all"))
+    elif report.edits and is_new:
+        lines.append((f"memfold apply {report.run_id}{target}", "remember what was decided"))
     if can_undo:
         lines.append((f"memfold undo {report.run_id}", "take it back"))
     lines += _ways_on("plan", report.limit, report.refused)
@@ -270,7 +286,7 @@ def _after_plan(report: PlanReport, *, is_archive: bool, is_new: bool, can_undo:
 
 
 def _after_apply(receipt: Receipt) -> list[tuple[str, str]]:
-    lines = _ways_on("run", receipt.limit, receipt.refused)
+    lines = _ways_on("plan", receipt.limit, receipt.refused)
     if receipt.drifted:
         lines.append((f"memfold plan {quoted(receipt.store)}", "plan again what drifted"))
     if receipt.totals.merged + receipt.totals.pruned + receipt.totals.promoted:

@@ -143,6 +143,8 @@ class PlanReport:
     held_back: tuple[Drift, ...] = ()
     left_alone: dict[str, int] = field(default_factory=dict)
     proposer: ModelReport | None = None
+    #: What a person decided in this plan: keep or prune, by memory.
+    edits: dict[str, str] = field(default_factory=dict)
 
     @property
     def refused(self) -> tuple[ScopeTally, ...]:
@@ -179,6 +181,7 @@ class PlanReport:
             "scopes": _plain(self.scopes),
             "held_back": _plain(self.held_back),
             "left_alone": self.left_alone,
+            "edits": self.edits,
             "proposer": _plain(self.proposer),
         }
 

@@ -175,6 +175,7 @@ def read_report(run: RunDirectory, *, store: str) -> PlanReport:
         scopes=read_tally(run.read("tally")),
         held_back=_held_back(run),
         left_alone=run.manifest.left_alone if run.is_sealed else {},
+        edits={row["memory_id"]: row["decision"] for row in run.read("edits").to_pylist()},
         proposer=_model_report(run),
     )
 

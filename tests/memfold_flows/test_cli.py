@@ -126,8 +126,8 @@ def test_a_refused_run_names_the_scope_both_figures_and_two_ways_on(command: Com
     assert "refused: kitchen" in ended.out
     assert "4 of 10 memories would be lost (0.4), the limit is 0.25" in ended.out
     assert "loss 40.0% (4 of 10); with copies and expired ones 40.0% (4)" in ended.out
-    assert "memfold run ... --on-excess fit" in ended.out
-    assert "memfold run ... --max-loss-fraction 0.4" in ended.out
+    assert "memfold plan ... --on-excess fit" in ended.out
+    assert "memfold plan ... --max-loss-fraction 0.4" in ended.out
     assert stale.rows == before
 
 

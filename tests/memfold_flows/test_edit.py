@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memfold.errors import BadUsage, PlanDamaged
-from memfold_flows import pipeline
+from memfold_flows import pipeline, steps
 from memfold_flows.edits import Decision
 from memfold_flows.receipts import State
 from memfold_flows.runs import RunDirectory
@@ -135,10 +135,7 @@ def test_an_edit_of_an_edit_keeps_what_was_decided_before(tea: Kitchen, nights: 
     actions = {memory_id: row["action"] for memory_id, row in plan_rows(third).items()}
 
     assert (actions["tea-2"], actions["tea-3"], actions["oven"]) == ("keep", "merge", "prune")
-    assert {row["memory_id"]: row["decision"] for row in third.read("edits").to_pylist()} == {
-        "tea-2": "keep",
-        "oven": "prune",
-    }
+    assert steps.read_report(third, store=tea.store.url).edits == {"oven": "prune", "tea-2": "keep"}
 
 
 @pytest.mark.parametrize(
@@ -212,6 +209,7 @@ class TestCommand:
 
         assert ended.code == 0
         assert ended.out.startswith(f"edited from {planned}: reject 1, pin 1; that plan stays as it is")
+        assert "changed by a person: oven, tea-2 are to stay" in command("show", f"{planned}-edit1").out
         assert json.loads(command("show", "latest", "--json").out)["plan"]["run_id"] == f"{planned}-edit1"
         assert command("edit", "latest", "--prune", "bin").out.count(f"{planned}-edit2") > 0
 
@@ -220,6 +218,7 @@ class TestCommand:
     ) -> None:
         """A CSV with decisions, or JSONL with other actions, says the same."""
         rows = list(csv.DictReader(command("export", planned, "--csv").out.splitlines()))
+        assert {row["id"]: row["into_text"] for row in rows}["tea-2"] == "Ann drinks green tea"
         for row in rows:
             row["decision"] = {"tea-2": "reject", "bin": "prune"}.get(row["id"], "")
         with (tmp_path / "plan.csv").open("w", newline="") as file:
