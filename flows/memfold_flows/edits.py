@@ -120,7 +120,7 @@ class _Plan:
         if decision in ("reject", "pin") and row["reason"] == "expired":
             return "expired at the time that its owner gave it; to keep it, change its expires_at in the store"
         if decision == "reject" and row["action"] == "keep" and not members:
-            return "stays already, and nothing goes into it; there is nothing to reject (--pin keeps it from now on in this plan)"
+            return "stays already, and nothing goes into it; there is nothing to reject (--pin holds it in this plan)"
         if decision == "reject" and len(members) >= LARGEST_REJECTED_CLUSTER:
             return f"has a cluster of {len(members) + 1} memories, too many to take apart; reject them one by one"
         if decision == "prune":
