@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memfold.errors import BadUsage, MemfoldError, PlanDamaged
-from memfold_flows import history, scrubbing
+from memfold_flows import history, retention, scrubbing
 from memfold_flows.proposer import cache
 from memfold_flows.receipts import ExitCode
 from memfold_flows.runs import RunDirectory, known_runs
@@ -107,9 +107,10 @@ def forget(
         transaction.ledger.forget_decisions(ids)
         entries = transaction.ledger.forget_replay(lambda entry: says_it(_content_of(entry)))
         told = transaction.forget_events(ids) if isinstance(transaction, TellsEvents) else 0
-    cache.clear(runs_folder.parent)
-    left = [*missing, *(each for run in runs for each in scrubbing.scrub(run, ids, says_it, now))]
-    left += [Left(str(path), "a plan that is at work or was cut short") for path in _unsealed(runs_folder, ids)]
+    left = [*_without_answers(runs_folder.parent), *missing]
+    left += [each for run in runs for each in scrubbing.scrub(run, ids, says_it, now)]
+    named = {each.place for each in left}
+    left += [each for each in _of_no_store(runs_folder, ids, says_it, now) if each.place not in named]
     if told:
         left.append(Left(store.url, f"{told} events that its own program wrote name it"))
     survivors = sorted({each.survivor for each in meant if each.survivor is not None} - ids)
@@ -175,7 +176,10 @@ def _runs(store: MemoryStore, runs_folder: Path) -> tuple[list[RunDirectory], li
         try:
             run = found.get(path) or RunDirectory.open(path)
         except (PlanDamaged, OSError) as error:
-            left.append(Left(past.directory, f"the run directory cannot be read ({error})"))
+            if path.is_dir():
+                left.append(_unreadable(path, error))
+            else:
+                left.append(Left(past.directory, "the run directory is gone; delete it where it lies now"))
             continue
         if past.is_in_the_middle:
             found.pop(path, None)
@@ -189,14 +193,44 @@ def _runs(store: MemoryStore, runs_folder: Path) -> tuple[list[RunDirectory], li
 def _texts_in(run: RunDirectory, ids: Collection[str]) -> dict[str, set[str]]:
     try:
         return scrubbing.texts_of(run, ids)
-    except (MemfoldError, OSError, pa.ArrowException):
+    except (MemfoldError, OSError, KeyError, ValueError, pa.ArrowException):
         return {}  # the scrubbing of this run says what is wrong with it
 
 
-def _unsealed(runs_folder: Path, ids: Collection[str]) -> Iterator[Path]:
-    for path in sorted(runs_folder.iterdir()) if runs_folder.is_dir() else ():
-        if path.is_dir() and not (path / "manifest.json").exists() and scrubbing.holds(path, ids):
-            yield path
+def _of_no_store(runs_folder: Path, ids: Collection[str], says_it: Callable[[str], bool], now: datetime) -> list[Left]:
+    """Clear the plans that were cut short; returns the directories that tell of no store, and so may be of this one."""
+    left: list[Left] = []
+    try:
+        retention.remove(retention.cut_short(runs_folder, now), now=now)
+        folders = sorted(path for path in runs_folder.iterdir() if path.is_dir()) if runs_folder.is_dir() else []
+    except OSError as error:
+        return [Left(str(runs_folder), f"cannot be gone through ({error})")]
+    for path in folders:
+        try:
+            RunDirectory.open(path)
+        except (PlanDamaged, OSError) as error:
+            if retention.is_half_made(path):
+                if scrubbing.may_tell_of(path, ids, says_it):
+                    left.append(
+                        Left(str(path), f"a plan that may be at work; if it is not, {scrubbing.how_to_clear(path)}")
+                    )
+            elif any(path.iterdir()):
+                left.append(_unreadable(path, error))
+    return left
+
+
+def _unreadable(path: Path, error: PlanDamaged | OSError) -> Left:
+    why = scrubbing.what_of(error) if isinstance(error, PlanDamaged) else str(error)
+    return Left(str(path), f"is damaged, and may be of any store: {why}; {scrubbing.how_to_clear(path)}")
+
+
+def _without_answers(home: Path) -> list[Left]:
+    """Drop what models answered."""
+    try:
+        cache.clear(home)
+    except OSError as error:
+        return [Left(str(cache.folder_of(home)), f"the answers of models cannot be removed ({error})")]
+    return []
 
 
 def _says_one_of(texts: Iterable[str]) -> Callable[[str], bool]:

@@ -17,13 +17,17 @@ from typing import Any
 
 from memfold.errors import MemfoldError, PlanDamaged
 from memfold_flows import history
-from memfold_flows.runs import RunDirectory, known_runs
+from memfold_flows.runs import PLANNED_BY, RunDirectory, known_runs
+from memfold_flows.stores import processes
 from memfold_flows.stores.base import MemoryStore
+from memfold_flows.stores.sessions import LEASE
 
 logger = logging.getLogger(__name__)
 
 OpenStore = Callable[[str], MemoryStore]
 
+#: What only a plan that was sealed once has beside it.
+_OF_A_WHOLE_PLAN = ("manifest.json", "undo", "receipt.json", "undo.json")
 _RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 
 
@@ -52,9 +56,12 @@ class Kept:
 
 
 def find(
-    folder: Path, *, before: datetime, open_store: OpenStore, store: str | None = None
+    folder: Path, *, before: datetime, now: datetime, open_store: OpenStore, store: str | None = None
 ) -> tuple[list[Old], list[Kept]]:
-    """The runs of a folder, or those of one store, that nothing happened to since ``before`` and that keep texts."""
+    """The runs of a folder, or those of one store, that nothing happened to since ``before`` and that keep texts.
+
+    Of all stores, also the plans whose process ended before they were whole, however new.
+    """
     old: list[Old] = []
     kept: list[Kept] = []
     for run in known_runs(folder):
@@ -70,7 +77,8 @@ def find(
         else:
             old.append(found)
     if store is None:
-        old += [each for each in _cut_short(folder) if each.last_used_at < before]
+        half_made = _half_made(folder)
+        old += [each for each in half_made if each.last_used_at < before or _has_ended(each, now)]
     return old, kept
 
 
@@ -82,6 +90,17 @@ def remove(runs: Iterable[Old], *, now: datetime) -> None:
         else:
             shutil.rmtree(old.run_dir)
         logger.info("removed %d bytes of old texts from run %s", old.texts_bytes, old.run_id)
+
+
+def cut_short(folder: Path, now: datetime) -> list[Old]:
+    """The plans in a folder whose process ended before they were whole: nothing will ever be written from them."""
+    return [each for each in _half_made(folder) if _has_ended(each, now)]
+
+
+def is_half_made(path: Path) -> bool:
+    """Whether a directory is that of a plan that was never whole."""
+    is_run = _RUN_ID.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
+    return bool(is_run) and not any((path / name).exists() for name in _OF_A_WHOLE_PLAN)
 
 
 def _texts_of(run: RunDirectory) -> Old:
@@ -114,15 +133,23 @@ def _why_kept(run: RunDirectory, open_store: OpenStore) -> str | None:
     return None
 
 
-def _cut_short(folder: Path) -> list[Old]:
-    """Plans that were interrupted before they were sealed: nothing can be applied from them or taken back."""
+def _half_made(folder: Path) -> list[Old]:
+    """Plans that are not sealed: at work, or interrupted."""
     found = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        is_run = _RUN_ID.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
-        if not is_run or (path / "manifest.json").exists() or (path / "undo").exists():
+        if not is_half_made(path):
             continue
         files = [each for each in path.rglob("*") if each.is_file()]
         touched = max(each.stat().st_mtime for each in [path, *files])
         size = sum(each.stat().st_size for each in files)
         found.append(Old(path.name, path, None, datetime.fromtimestamp(touched, UTC), size, has_manifest=False))
     return found
+
+
+def _has_ended(plan: Old, now: datetime) -> bool:
+    """Whether nobody is at work on a plan: its process has ended, or named itself nowhere and wrote nothing lately."""
+    try:
+        planner = (plan.run_dir / PLANNED_BY).read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return plan.last_used_at < now - LEASE
+    return processes.has_ended(planner)

@@ -22,9 +22,11 @@ import pyarrow.parquet as pq
 from memfold.errors import BadUsage, PlanDamaged
 from memfold.frames import EVIDENCE, SNAPSHOT, UNDO
 from memfold_flows.files import PRIVATE_FOLDER, ROWS_PER_GROUP, write_bytes, write_parquet
-from memfold_flows.stores import urls
+from memfold_flows.stores import processes, urls
 
 FORMAT = "memfold-run/1"
+#: Which process makes the plan, for as long as it is not sealed.
+PLANNED_BY = ".planned-by"
 #: Where a text stands that a model wrote.
 _TEXTS_OF_A_MODEL = {"proposals": "content", "rewrites": "content", "plan": "new_content", "rewrite": "new_content"}
 ROWS_PER_PART = 4 * ROWS_PER_GROUP
@@ -83,6 +85,8 @@ class RunDirectory:
             path.parent.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
             path.mkdir(exist_ok=True, mode=PRIVATE_FOLDER)
             path.chmod(PRIVATE_FOLDER)
+            if (planner := processes.this_process()) is not None:
+                (path / PLANNED_BY).write_text(planner, encoding="ascii")
         except OSError as error:
             raise BadUsage(
                 f"no run directory can be made at {path} ({error.strerror}); nothing was planned. "
@@ -148,6 +152,7 @@ class RunDirectory:
         files = tuple(_describe(self.path, path) for path in _relation_paths(self.path))
         sealed = replace(manifest, files=files)
         write_bytes(self.path / "manifest.json", _manifest_json(sealed))
+        (self.path / PLANNED_BY).unlink(missing_ok=True)
         return sealed
 
     def add(self, name: str, table: pa.Table) -> None:

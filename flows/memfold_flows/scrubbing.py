@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +24,8 @@ _OWN = ("memory_id", "left_id", "right_id")
 #: A row that has one of them here tells of another one, which stays, and what of it may be in words.
 _OTHER = ("into_id", "survivor_id", "superseded_by")
 _LINES_SET_ASIDE = "set_aside.jsonl"
+#: What reading a damaged file may raise.
+_UNREADABLE = (OSError, KeyError, ValueError, pa.ArrowException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,38 +53,58 @@ def scrub(run: RunDirectory, ids: Collection[str], says_it: SaysIt, now: datetim
     """
     try:
         run.mark_forgotten(now)
-        left = [each for path in _files(run) if (each := _scrub_file(path, ids, says_it)) is not None]
+        damaged = [each for path in _files(run) if (each := _scrub_file(path, ids, says_it)) is not None]
+        if damaged:
+            named = ", ".join(f"{each.relative_to(run.path)} cannot be read" for each in damaged)
+            return [Left(str(run.path), f"is damaged: {named}; {how_to_clear(run.path)}")]
         run.seal(run.manifest)
-    except (OSError, CannotWrite, PlanDamaged) as error:
+    except PlanDamaged as error:
+        return [Left(str(run.path), f"is damaged: {what_of(error)}; {how_to_clear(run.path)}")]
+    except (OSError, CannotWrite) as error:
         return [Left(str(run.path), str(error))]
+    left = []
     aside = run.path / _LINES_SET_ASIDE
     if aside.exists():
         left.append(Left(str(aside), "lines that could not be read lie there as they are"))
     return left
 
 
-def holds(run_path: Path, ids: Collection[str]) -> bool:
-    """Whether a plan that was never sealed has one of these memories in its snapshot."""
-    for path in sorted((run_path / "snapshot").glob("*.parquet")):
+def may_tell_of(run_path: Path, ids: Collection[str], says_it: SaysIt) -> bool:
+    """Whether a plan that is not sealed names one of these memories, says what one said, or cannot be read."""
+    for path in sorted(run_path.rglob("*.parquet")):
         try:
-            if _where_id(pq.read_table(path, columns=["memory_id"]), ids).num_rows:
-                return True
-        except (OSError, pa.ArrowException):
+            table = pq.ParquetFile(path).read()
+        except _UNREADABLE:
             return True
+        for column in table.columns:
+            texts = column.to_pylist() if pa.types.is_string(column.type) else ()
+            if any(text is not None and (text in ids or says_it(text)) for text in texts):
+                return True
     return False
+
+
+def how_to_clear(path: Path) -> str:
+    """In words: how a run directory is erased that cannot be gone through."""
+    return f"delete that directory: rm -r {shlex.quote(str(path))}"
+
+
+def what_of(error: PlanDamaged) -> str:
+    """What is wrong, without what it meant for the reading."""
+    return str(error).partition("; nothing was")[0]
 
 
 def _files(run: RunDirectory) -> list[Path]:
     return [*sorted(run.path.glob("*.parquet")), *sorted(run.path.glob("snapshot/*.parquet")), *run.undo_files]
 
 
-def _scrub_file(path: Path, ids: Collection[str], says_it: SaysIt) -> Left | None:
+def _scrub_file(path: Path, ids: Collection[str], says_it: SaysIt) -> Path | None:
+    """Take the memories out of one file; returns it where it cannot be read."""
+    is_undo = path.parent.name == "undo"
     try:
         table = pq.ParquetFile(path).read()
-    except (OSError, pa.ArrowException) as error:
-        return Left(str(path), f"cannot be read ({error})")
-    is_undo = path.parent.name == "undo"
-    scrubbed = _undo_without(table, ids) if is_undo else _without(path.stem, table, ids, says_it)
+        scrubbed = _undo_without(table, ids) if is_undo else _without(path.stem, table, ids, says_it)
+    except _UNREADABLE:
+        return path
     if scrubbed is table:
         return None
     if is_undo:

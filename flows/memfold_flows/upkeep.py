@@ -55,7 +55,7 @@ def prune_runs(*, url: str | None, dry_run: bool, yes: bool, as_json: bool) -> N
             url = store.url
     now = terminal.now()
     old, kept = retention.find(
-        terminal.runs_home(), before=now - timedelta(days=days), open_store=stores.open_store, store=url
+        terminal.runs_home(), before=now - timedelta(days=days), now=now, open_store=stores.open_store, store=url
     )
     if old and not dry_run:
         if not yes:
@@ -76,7 +76,9 @@ def prune_after(store: MemoryStore) -> None:
     now = terminal.now()
     try:
         before = now - timedelta(days=settings.load({}).keep_undo_days)
-        old, _ = retention.find(terminal.runs_home(), before=before, open_store=stores.open_store, store=store.url)
+        old, _ = retention.find(
+            terminal.runs_home(), before=before, now=now, open_store=stores.open_store, store=store.url
+        )
         retention.remove(old, now=now)
     except (MemfoldError, OSError) as error:
         terminal.warn(f"the old undo data of {store.url} stays for now: {error}")

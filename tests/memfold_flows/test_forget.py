@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from memfold_flows.runs import RunDirectory, known_runs
+from memfold_flows.runs import PLANNED_BY, RunDirectory, known_runs
 from memfold_flows.service import Service
 
 from .conftest import DAY, Ended, Kitchen
@@ -220,6 +224,119 @@ def test_a_promoted_memory_is_erased_under_its_new_id(command: Command, home: Pa
     meant = _meant("short:1", None, {"short:1": "long:7"}, {})
 
     assert (meant.ids, meant.survivor) == (("short:1", "long:7"), None)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda manifest: manifest.write_text('{"format": ')])
+def test_a_directory_that_tells_of_no_store_is_named(
+    command: Command, house: Kitchen, home: Path, damage: Callable[[Path], None]
+) -> None:
+    """It may be of this store and hold the text: it is listed with the command that clears it, until that was given."""
+    command("run", f"sqlite:{house.path}", "--yes")
+    [run] = known_runs(home)
+    damage(run.path / "manifest.json")
+    copy = home / "20260101T000000Z-0000aa"
+    shutil.copytree(run.path, copy)
+
+    ended = command("forget", f"sqlite:{house.path}", "code-2", "--with-survivor", "--yes", "--json")
+    for path in (run.path, copy):
+        shutil.rmtree(path)
+    again = command("forget", f"sqlite:{house.path}", "code-2", "--with-survivor", "--yes", "--json")
+
+    left = {each["place"]: each["why"] for each in json.loads(ended.out)["left"]}
+    assert (ended.code, left.keys()) == (4, {str(run.path), str(copy)})
+    assert all(why.endswith(f"delete that directory: rm -r {path}") for path, why in left.items())
+    assert str(copy) not in again.out
+
+
+@pytest.mark.parametrize("name", ["plan.parquet", "snapshot/part-00000.parquet", "pairs.parquet"])
+def test_a_file_that_is_cut_short_is_named_and_the_other_runs_are_gone_through(
+    command: Command, house: Kitchen, home: Path, name: str
+) -> None:
+    """The run is listed as damaged; once its file is back, the same command erases from it too."""
+    command("plan", f"sqlite:{house.path}")
+    command("plan", f"sqlite:{house.path}")
+    first, second = known_runs(home)
+    whole = (first.path / name).read_bytes()
+    (first.path / name).write_bytes(whole[: len(whole) // 2])
+
+    ended = command("forget", f"sqlite:{house.path}", "key", "--yes", "--json")
+    [left] = json.loads(ended.out)["left"]
+    (first.path / name).write_bytes(whole)
+    again = command("forget", f"sqlite:{house.path}", "key", "--yes", "--json")
+
+    assert (ended.code, left["place"]) == (4, str(first.path))
+    assert left["why"] == f"is damaged: {name} cannot be read; delete that directory: rm -r {first.path}"
+    assert not holding(second.path, "cellar key")
+    assert (again.code, holding(first.path, "cellar key")) == (0, False)
+    assert first.verify().forgotten_at is not None
+
+
+def test_a_plan_whose_process_was_killed_is_cleared(command: Command, house: Kitchen, home: Path) -> None:
+    """Nothing will ever be written from it; a plan that is at work stays and is named."""
+    dead, alive = (half_made(home, f"20260101T00000{number}Z-0000aa", house) for number in (1, 2))
+    (dead / PLANNED_BY).write_text(ended_process())
+
+    ended = command("forget", f"sqlite:{house.path}", "key", "--yes", "--json")
+
+    assert (ended.code, dead.exists(), alive.exists()) == (4, False, True)
+    [left] = json.loads(ended.out)["left"]
+    assert left == {
+        "place": str(alive),
+        "why": f"a plan that may be at work; if it is not, delete that directory: rm -r {alive}",
+    }
+
+
+def test_a_half_made_plan_that_names_no_process_is_cleared_after_a_while(
+    command: Command, house: Kitchen, home: Path
+) -> None:
+    """Nobody wrote to it for longer than a lease lasts."""
+    old, new = (half_made(home, f"20260101T00000{number}Z-0000aa", house) for number in (1, 2))
+    for path in (old, new):
+        (path / PLANNED_BY).unlink()
+    for path in (old, *old.rglob("*")):
+        os.utime(path, (0, 0))
+
+    command("prune-runs", "--yes")
+
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_answers_that_cannot_be_removed_are_named(
+    command: Command, house: Kitchen, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory has left the store by then, so the rest is still gone through."""
+    command("plan", f"sqlite:{house.path}")
+
+    def refuse(_: Path) -> None:
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr("memfold_flows.proposer.cache.clear", refuse)
+    ended = command("forget", f"sqlite:{house.path}", "key", "--yes")
+
+    assert (ended.code, "the answers of models cannot be removed (not yours)" in ended.out) == (4, True)
+    assert not holding(home, "cellar key")
+
+
+def half_made(home: Path, run_id: str, house: Kitchen) -> Path:
+    """A plan of this process that has come as far as its snapshot."""
+    run = RunDirectory.create(home / run_id, run_id)
+    run.write_snapshot(pa.Table.from_batches(house.store.snapshot()))
+    return run.path
+
+
+def ended_process() -> str:
+    """The mark of a process that is over."""
+    child = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from memfold_flows.stores.processes import this_process; print(this_process(), end='')",
+        ],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return child.stdout
 
 
 def crash(*_: object, **__: object) -> None:
