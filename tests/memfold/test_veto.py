@@ -34,6 +34,11 @@ from memfold import veto
         ("Ana is vegetarian", "Ana drives a van", "common"),
         ("Lunch is great \N{THUMBS UP SIGN}", "Lunch is great \N{THUMBS DOWN SIGN}", "pictures"),
         ("The call is today", "The call is set for today", "day"),
+        ("User lived in Berlin", "User lives in Berlin", "tense"),
+        ("User asked for short answers", "User was asked for short answers", "tense"),
+        ("User is allergic to peanuts", "User was allergic to peanuts as a child", "tense"),
+        ("Charge the user after the trial", "Charge the user from the trial", "direction"),
+        ("Notify customers after the incident", "Notify customers since the incident", "direction"),
     ],
 )
 def test_a_difference_that_is_a_fact_is_never_the_same(one: str, other: str, check: str) -> None:
@@ -108,6 +113,27 @@ def test_a_text_that_loses_or_invents_anything_is_refused(text: str, check: str,
 
     assert objection is not None
     assert (objection.check, names in objection.says) == (check, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("Standup is weekly in the large office with coffee with cake", ("daily", "coffee", "cake")),
+        ("Standup is after lunch in the large office with coffee with cake", ("before lunch", "coffee", "cake")),
+        ("The user lives in the old town with dogs with cats", ("lived", "dogs", "cats")),
+    ],
+)
+def test_a_text_with_another_adverb_preposition_or_tense_is_refused(text: str, ends: tuple[str, str, str]) -> None:
+    """What stands in both sources has to stand in the text as it is, down to the small words that carry the fact."""
+    word, one, other = ends
+    sources = {
+        "daily": "Standup is daily in the large office with",
+        "before lunch": "Standup is before lunch in the large office with",
+        "lived": "The user lived in the old town with",
+    }
+    objection = veto.of_text(text, [f"{sources[word]} {one}", f"{sources[word]} {other}"])
+
+    assert objection == veto.Objection("missing", f"missing {word.split()[0]}")
 
 
 def test_a_negation_stays_with_its_word() -> None:

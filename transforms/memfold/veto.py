@@ -82,7 +82,8 @@ def of_pair(one: str, other: str, *, same_day: bool = False) -> Look:
         if _adds_a_clause(longer, shorter):
             return Look(stays=side)
     both = matched(left, right)
-    return Look(_differing(left, right, both) or _moved(left, right, both), _says_more(left, right, both))
+    objection = _differing(left, right, both) or _other_tense(left, right, both) or _moved(left, right, both)
+    return Look(objection, _says_more(left, right, both))
 
 
 def _unlike(left: Reading, right: Reading) -> Objection | None:
@@ -257,7 +258,7 @@ def _turning(sides: Sequence[tuple[Reading, list[int]]]) -> Objection | None:
                 continue
         if name == "modal" and (_must_both(*words) or _is_an_order(sides, words)):
             continue
-        if name == "direction" and _leads_the_same_way(*words):
+        if name == "direction" and _leads_the_same_way(*words) and _before_a_time(sides):
             continue
         if any(words):
             return Objection(label, f"{label} on one side or another: {_sides(words)}")
@@ -287,6 +288,29 @@ def _leads_the_same_way(one: list[str], other: list[str]) -> bool:
         or (not other and set(one) <= {"to"})
         or (not one and set(other) <= {"to"})
     )
+
+
+def _before_a_time(sides: Sequence[tuple[Reading, list[int]]]) -> bool:
+    """Whether "after" and "from" stand before a time of day: before anything else they are two words."""
+    return all(
+        at + 1 < len(side.words) and bool(side.kinds[at + 1] & BIT["time"])
+        for side, alone in sides
+        for at in alone
+        if side.kinds[at] & BIT["direction"] and side.words[at] != "to"
+    )
+
+
+def _other_tense(left: Reading, right: Reading, both: Matched) -> Objection | None:
+    """Where one says what was, and the other what is."""
+    past = [[word for word in side.words if word in PAST] for side in (left, right)]
+    pairs = [(left.words[at], right.words[there]) for at, there in both.pairs]
+    changed = [pair for pair in pairs if pair[0] != pair[1] and sum(word.endswith("ed") for word in pair) == 1]
+    if changed:
+        return Objection("tense", f"{changed[0][0]} / {changed[0][1]}")
+    return Objection("tense", f"tense differs: {_sides(past)}") if bool(past[0]) != bool(past[1]) else None
+
+
+PAST = frozenset(("was", "were", "had", "did"))
 
 
 def _moved(left: Reading, right: Reading, both: Matched) -> Objection | None:
@@ -368,9 +392,13 @@ def _said(reading: Reading, names: frozenset[str]) -> list[tuple[bool, str, str]
             said.append(
                 (bool(reading.kinds[at] & BIT["negation"]), f"{word} {what}", f"{NOT.get(word, word)} {stem(what)}")
             )
-        elif not reading.is_light(at):
-            said.append((False, word, stem(word)))
+        elif word in PAST or (word not in LIGHT_WORDS and not reading.kinds[at] & MERELY_JOINING):
+            said.append((False, word, word))
     return said
+
+
+#: What a rewritten text may leave out or add. A preposition or an adverb is none of it: "before" is not "after".
+MERELY_JOINING = BIT["function"] | BIT["conjunction"] | BIT["coordinator"] | BIT["subject"]
 
 
 #: "has no dogs" is read as "does not have dogs".
