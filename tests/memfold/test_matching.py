@@ -179,7 +179,7 @@ def test_copies_under_titles_that_differ_are_judged_with_their_titles():
     )
 
     assert found.folds == {}
-    assert found.held[("ann", "bob")].startswith("would lose: ")
+    assert found.held == {("ann", "bob"): "their titles differ"}
 
 
 def test_the_side_with_the_fuller_title_stays():
@@ -267,6 +267,27 @@ def test_the_fuller_text_takes_the_shorter_one_whatever_its_use():
 
     assert found.folds == {"ann": "contains > bob"}
     assert found.matches.clusters.column("added_words").to_pylist()[0] > 0
+
+
+def test_what_is_said_under_another_title_stays_apart():
+    """The port of staging is not the port of production; a title in other words keeps nothing apart."""
+    port = "The service listens on port 8080 by default"
+    staging, production = memory("a", port, title="Staging"), memory("b", port, title="Production")
+    again = memory("c", port, title="The staging")
+
+    found = match(staging, production, again)
+
+    assert found.folds == {"c": "same > a"}
+    assert found.held["a", "b"] == "their titles differ"
+
+
+def test_a_negation_in_a_title_keeps_two_apart():
+    """The contents say the same, the titles the opposite."""
+    do, do_not = (
+        memory(title, "In the web repo, on every file", title=title) for title in ("Use tabs", "Do not use tabs")
+    )
+
+    assert match(do, do_not).folds == {}
 
 
 def test_what_a_person_took_back_is_not_merged_again():

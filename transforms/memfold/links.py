@@ -148,7 +148,8 @@ def verdict_of(rows: Rows, nodes: Nodes, pairs: I64) -> verdicts.Verdicts:
 def _behind_walls(rows: Rows, nodes: Nodes, policy: Policy, pairs: I64) -> dict[int, str]:
     """Why mergeable pairs are held whichever side would stay, by position."""
     left, right = nodes.leader[pairs]
-    held = dict.fromkeys(np.flatnonzero(rows.validity[left] != rows.validity[right]).tolist(), "valid at other times")
+    held = dict.fromkeys(_titled_apart(rows, left, right), "their titles differ")
+    held |= dict.fromkeys(np.flatnonzero(rows.validity[left] != rows.validity[right]).tolist(), "valid at other times")
     if policy.walls_off_sessions:
         apart = np.flatnonzero(rows.session[left] != rows.session[right])
         one, other = (rows.session_id.take(pa.array(side[apart])).to_pylist() for side in (left, right))
@@ -158,6 +159,22 @@ def _behind_walls(rows: Rows, nodes: Nodes, policy: Policy, pairs: I64) -> dict[
     taken_back = np.isin(left * count + right, rows.rejected[0] * count + rows.rejected[1])
     held.update(dict.fromkeys(np.flatnonzero(taken_back).tolist(), "taken back by a person"))
     return held
+
+
+def _titled_apart(rows: Rows, left: I64, right: I64) -> list[int]:
+    """Pairs with a title each that says another thing: what is said of staging is not said of production."""
+    one, other = rows.title[left], rows.title[right]
+    asked = np.flatnonzero((one >= 0) & (other >= 0) & (one != other))
+    unknown = np.zeros(len(asked), np.int8)
+    found = verdicts.judge(
+        rows.corpus,
+        one[asked].astype(np.int32),
+        other[asked].astype(np.int32),
+        newer=unknown,
+        same_day=unknown.astype(np.bool_),
+    )
+    says_same = (found.verdict == verdicts.SAME) | (found.verdict == verdicts.CONTAINS)
+    return [int(at) for at in asked[~says_same]]
 
 
 def _losses(rows: Rows, nodes: Nodes, pairs: I64, takes: NDArray[np.bool_]) -> dict[tuple[int, int], tuple[str, ...]]:
