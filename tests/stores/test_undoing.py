@@ -396,3 +396,111 @@ def test_a_run_that_never_wrote_here_cannot_be_taken_back(fill_sqlite, a_pass):
     """The store's own ledger knows its runs."""
     with pytest.raises(BadUsage, match="night-1 never wrote to sqlite:"):
         a_pass(fill_sqlite(mem("ann")).store).undo()
+
+
+def test_uses_of_a_member_that_cannot_come_back_stay_with_its_survivor(fill_sqlite, a_pass, memories_of):
+    """So do the tags and links that it had; the uses of the member beside it go with that one."""
+    filled = fill_sqlite(
+        mem("ann", use_count=2, tags=("ops",)),
+        mem("bob", use_count=3, tags=("ci",), links=("runbook",)),
+        mem("bea", use_count=4),
+    )
+    night = a_pass(filled.store).plan(merge={"bob": "ann", "bea": "ann"})
+    night.apply()
+    filled.insert(mem("bob", "A new thought."))
+
+    report = night.undo()
+
+    left = memories_of(filled.store)
+    assert left["ann"] == mem("ann", use_count=5, tags=("ops", "ci"), links=("runbook",))
+    assert (left["bea"].use_count, left["bob"].content) == (4, "A new thought.")
+    assert (report.restored, report.reverted, [each.memory_id for each in report.not_restored]) == (1, 1, ["bob"])
+    assert [(each.memory_id, each.why) for each in report.kept_fields] == [
+        ("ann", "keeps links, tags, as not all of its cluster could come back")
+    ]
+
+
+def test_a_survivor_keeps_the_uses_of_a_member_that_was_forgotten(two_copies, a_pass, memories_of):
+    """Nobody asked to forget how often it was used."""
+    night = a_pass(two_copies.store).plan(merge={"bob": "ann"})
+    night.apply()
+    with two_copies.store.transaction() as transaction:
+        transaction.ledger.bury({"bob": {"Deploys need two approvals."}}, night.an_hour_later, new_key=bytes(32))
+
+    report = night.undo()
+
+    assert memories_of(two_copies.store) == {"ann": mem("ann", use_count=5, tags=("ops", "ci"))}
+    assert [each.why for each in report.not_restored] == ["was forgotten since"]
+
+
+@pytest.mark.parametrize("then", [{}, {"memory_id": "bea"}])
+def test_a_member_that_could_not_come_back_alone_leaves_its_uses_in_a_later_undo_too(
+    fill_sqlite, a_pass, memories_of, then
+):
+    """Whatever is taken back of the cluster afterwards, all of it or its last member."""
+    filled = fill_sqlite(mem("ann", use_count=2), mem("bob", use_count=3), mem("bea", use_count=4))
+    night = a_pass(filled.store).plan(merge={"bob": "ann", "bea": "ann"})
+    night.apply()
+    filled.insert(mem("bob", "A new thought."))
+    night.undo(memory_id="bob")
+
+    report = night.undo(**then)
+
+    left = memories_of(filled.store)
+    assert (left["ann"].use_count, left["bea"].use_count) == (5, 4)
+    assert (report.restored, report.not_restored, report.is_whole) == (1, [], True)
+
+
+def test_a_promoted_survivor_goes_down_with_what_it_keeps(fill_sqlite, a_pass, memories_of):
+    """The tier is its own; the uses are those of a member that cannot come back."""
+    filled = fill_sqlite(
+        mem("ann", tier="short_term", use_count=2, tags=("ops",)),
+        mem("bob", tier="short_term", use_count=3, tags=("ci",)),
+        mem("bea", tier="short_term", use_count=4),
+    )
+    night = a_pass(filled.store).plan(merge={"bob": "ann", "bea": "ann"}, promote=["ann"])
+    night.apply()
+    filled.insert(mem("bob", "A new thought."))
+
+    report = night.undo()
+
+    ann = memories_of(filled.store)["ann"]
+    assert (ann.tier, ann.use_count, ann.tags) == ("short_term", 5, ("ops", "ci"))
+    assert (report.restored, report.demoted) == (1, 1)
+
+
+def test_a_survivor_that_moves_back_under_its_old_id_takes_along_what_it_keeps(fill_praisonai, a_pass, memories_of):
+    """Its undo data says how it was before it took in a member that cannot come back."""
+    filled = fill_praisonai(mem("ann", metadata='{"a": 1}'), mem("bob", metadata='{"b": 2}'))
+    ann, bob = filled.ids["ann"], filled.ids["bob"]
+    store = filled.open()
+    night = a_pass(store).plan(merge={bob: ann}, promote=[ann])
+    night.apply()
+    with store.transaction() as transaction:
+        transaction.ledger.bury({bob: {"Deploys need two approvals."}}, night.an_hour_later, new_key=bytes(32))
+
+    report = night.undo()
+
+    left = memories_of(store)
+    assert left.keys() == {ann}
+    assert '"a": 1' in (left[ann].metadata or "")
+    assert '"b": 2' in (left[ann].metadata or "")
+    assert (report.restored, report.demoted) == (0, 1)
+
+
+def test_each_undo_reports_what_it_did_itself(fill_sqlite, a_pass):
+    """Neither what an earlier one of another part did, nor what it could not do."""
+    filled = fill_sqlite(
+        *(mem(name, use_count=2) for name in ("ann", "bob", "bea")), mem("dan", scope="ops"), mem("eve", scope="ops")
+    )
+    night = a_pass(filled.store).plan(merge={"bob": "ann", "bea": "ann"}, prune={"dan": "stale", "eve": "stale"})
+    night.apply()
+    filled.insert(mem("eve", "A new thought.", scope="ops"))
+
+    parts = [night.undo(memory_id="bob"), night.undo(scope="ops"), night.undo(scope="team")]
+    again = night.undo()
+
+    told = [(report.restored, report.reverted, len(report.not_restored)) for report in parts]
+    assert told == [(1, 1, 0), (1, 0, 1), (1, 1, 0)]
+    assert [report.transactions for report in parts] == [1, 1, 1]
+    assert (again.already_undone_at, again.restored, len(again.not_restored)) == (night.an_hour_later, 3, 1)

@@ -374,7 +374,7 @@ class ApplyReport:
 
 @dataclass(slots=True)
 class UndoReport:
-    """What an undo did, summed over the transactions of the run, those before an interruption included.
+    """What one undo did, summed over its transactions, those before an interruption included.
 
     Where ``already_undone_at`` is set, this call wrote nothing and the rest says what that earlier undo did.
     ``is_whole`` says whether nothing of the run is left to take back.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -67,6 +67,7 @@ class Progress(Generic[Outcome]):
         self._ranges: defaultdict[str, list[tuple[int, int, datetime | None]]] = defaultdict(list)
         self._taken: defaultdict[tuple[str, int], dict[str, datetime | None]] = defaultdict(dict)
         self._returned: Counter[tuple[str, int]] = Counter()
+        self._short: set[tuple[str, int]] = set()
         self.next_batch = 0
         self.add(landed)
 
@@ -78,6 +79,8 @@ class Progress(Generic[Outcome]):
             if isinstance(outcome, Undone) and outcome.only:
                 self._taken[part.scope, part.first_unit] |= dict.fromkeys(outcome.only, part.landed_at)
                 self._returned[part.scope, part.first_unit] += outcome.returned
+                if outcome.not_restored:
+                    self._short.add((part.scope, part.first_unit))
             else:
                 self._ranges[part.scope].append((part.first_unit, part.last_unit, part.landed_at))
             self.next_batch = max(self.next_batch, part.batch + 1)
@@ -93,6 +96,10 @@ class Progress(Generic[Outcome]):
     def returned(self, scope: str, unit_id: int) -> int:
         """The uses that a survivor gave back for such members."""
         return self._returned[scope, unit_id]
+
+    def is_short(self, scope: str, unit_id: int) -> bool:
+        """Whether a member that was to come back by itself could not."""
+        return (scope, unit_id) in self._short
 
     def taken_at(self, scope: str, unit_id: int, memory_id: str | None) -> datetime | None:
         """When a transaction dealt with this unit, or with this member of it."""
@@ -124,6 +131,13 @@ def landed(batch: int, outcomes: dict[str, Outcome], units: Iterable[Sized]) -> 
     ]
 
 
+def interrupted(undone: Iterable[Landed]) -> list[Landed]:
+    """What an undo did that was interrupted; nothing where the last undo came to its end."""
+    parts = list(undone)
+    ended = max((part.batch for part in parts if _from_json(Undone, part.report).ended), default=-1)
+    return [part for part in parts if part.batch > ended]
+
+
 def apply_report(progress: Progress[Applied]) -> ApplyReport:
     """The report of an apply, over all its transactions."""
     report = ApplyReport()
@@ -147,10 +161,11 @@ def apply_report(progress: Progress[Applied]) -> ApplyReport:
     return report
 
 
-def undo_report(progress: Progress[Undone], *, scope: str | None = None) -> UndoReport:
-    """The report of an undo, over all its transactions; with a scope, of that one."""
-    report = UndoReport()
-    wanted = progress.outcomes if scope is None else {scope: progress.outcomes.get(scope, [])}
+def undo_report(undone: Sequence[Landed], *, scope: str | None = None) -> UndoReport:
+    """The report of an undo, over all these transactions of it; with a scope, of that one."""
+    report = UndoReport(transactions=len({part.batch for part in undone}))
+    outcomes = Progress(Undone, undone).outcomes
+    wanted = outcomes if scope is None else {scope: outcomes.get(scope, [])}
     for name, parts in sorted(wanted.items()):
         for part in parts:
             report.restored += part.restored
@@ -158,7 +173,6 @@ def undo_report(progress: Progress[Undone], *, scope: str | None = None) -> Undo
             report.demoted += part.demoted
             report.not_restored += _drifts(name, part.not_restored)
             report.kept_fields += _drifts(name, part.kept_fields)
-    report.transactions = progress.next_batch
     return report
 
 

@@ -68,6 +68,8 @@ class UndoUnit:
     #: Removed rows that an earlier undo took back, and the uses that their survivor gave back for them.
     earlier: list[UndoRow] = field(default_factory=list)
     returned: int = 0
+    #: Whether one of those could not come back.
+    is_short: bool = False
     #: The fold of a survivor that keeps it, because only some of its members come back.
     kept_fold: UndoRow | None = None
     is_part: bool = False
@@ -167,6 +169,7 @@ def _left(unit: UndoUnit, progress: Progress[Undone]) -> UndoUnit:
         removed=[row for row in unit.removed if row.memory_id not in taken],
         earlier=[row for row in unit.removed if row.memory_id in taken],
         returned=progress.returned(unit.scope, unit.unit_id),
+        is_short=progress.is_short(unit.scope, unit.unit_id),
     )
 
 

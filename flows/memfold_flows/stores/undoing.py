@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import combinations, product
@@ -25,7 +25,7 @@ from memfold_flows.stores.base import (
     Update,
 )
 from memfold_flows.stores.folded_fields import from_json, take_back
-from memfold_flows.stores.outcomes import Applied, Progress, Undone, landed, undo_report
+from memfold_flows.stores.outcomes import Applied, Progress, Undone, interrupted, landed, undo_report
 from memfold_flows.stores.sessions import Clock, Session
 from memfold_flows.stores.tombstones import Tombstones
 from memfold_flows.stores.undo_units import EVERYTHING, Chosen, Selection, UndoRow, UndoUnit, choose, read_units
@@ -58,7 +58,8 @@ def undo(
     with store.ledger() as ledger:
         known = ledger.run(run.run_id) if ledger else None
         applied = Progress(Applied, ledger.landed(run.run_id, "apply") if ledger else ())
-        progress = Progress(Undone, ledger.landed(run.run_id, "undo") if ledger else ())
+        undone = ledger.landed(run.run_id, "undo") if ledger else []
+    progress = Progress(Undone, undone)
     if known is None:
         raise BadUsage(
             f"run {run.run_id} never wrote to {store.url}; nothing was restored. Check the run and the store."
@@ -68,7 +69,8 @@ def undo(
     is_whole = selection.is_all or (chosen.is_rest and known.applied_at is not None)
     session = Session(store, f"{run.run_id} (undo)", clock=clock, monotonic=monotonic)
     todo: Sequence[UndoUnit] = chosen.units
-    now_done = Progress(Undone, ())
+    # One memory takes one transaction, which is never half done.
+    this_undo = interrupted(undone) if selection.memory_id is None else []
     is_last = known.undone_at is not None or (not selection.is_all and not todo)
     while not is_last:
         batch = next_transaction(todo, session.rows_at_most)
@@ -82,20 +84,13 @@ def undo(
             if is_last and is_whole:
                 transaction.ledger.finish(run.run_id, "undo", now)
         progress.add(parts)
-        now_done.add(parts)
-    report = _report(selection, progress, now_done)
-    report.already_undone_at = _already(known, chosen, selection)
+        this_undo += parts
+    already = _already(known, chosen, selection)
+    is_told_again = already is not None and selection.memory_id is None
+    report = undo_report(undone if is_told_again else this_undo, scope=selection.scope)
+    report.already_undone_at = already
     report.is_whole = is_whole or known.undone_at is not None
     report.longest_hold_seconds = session.longest_hold_seconds
-    return report
-
-
-def _report(selection: Selection, progress: Progress[Undone], now_done: Progress[Undone]) -> UndoReport:
-    # A scope may take several transactions, and calls; a memory takes one.
-    if selection.memory_id is None:
-        return undo_report(progress, scope=selection.scope)
-    report = undo_report(now_done)
-    report.transactions = sum(map(len, now_done.outcomes.values()))
     return report
 
 
@@ -115,7 +110,7 @@ class _Taker:
     forgotten: Tombstones
     outcomes: defaultdict[str, Undone] = field(default_factory=lambda: defaultdict(Undone))
     deletes: set[str] = field(default_factory=set)
-    updates: list[Update] = field(default_factory=list)
+    updates: dict[str, Update] = field(default_factory=dict)
     raws: dict[str, bytes] = field(default_factory=dict)
     #: The id that a promoted row has now -> the one that it goes back to.
     old_ids: dict[str, str] = field(default_factory=dict)
@@ -123,6 +118,7 @@ class _Taker:
     def take_back(self, units: Sequence[UndoUnit], number: int, *, ended: bool) -> list[Landed]:
         """Take back what of these units still can be; returns the record of this transaction, which has that number."""
         rows = {memory_id: stored.memory for memory_id, stored in self.transaction.read(_touched(units)).items()}
+        units = [self._as_far_as_it_comes(unit, rows) for unit in units]
         for unit in units:
             outcome = self.outcomes[unit.scope]
             for row in unit.promoted:
@@ -130,10 +126,8 @@ class _Taker:
             if unit.folded is not None and _folded_of(unit, *unit.promoted) is None:
                 self._revert(unit.folded, unit.returned, rows, outcome)
             for row in unit.removed:
-                if row.memory_id in rows:
-                    outcome.not_restored.append((row.memory_id, "is there again: it was written since"))
-                elif self._is_forgotten(row):
-                    outcome.not_restored.append((row.memory_id, "was forgotten since"))
+                if why := self._why_not(row, rows):
+                    outcome.not_restored.append((row.memory_id, why))
                 else:
                     self.raws[row.memory_id] = row.raw
                     outcome.restored += 1
@@ -144,32 +138,62 @@ class _Taker:
         for unit in units:
             if unit.kept_fold is not None:
                 self._return_uses(unit, unit.kept_fold, rows)
-        self.transaction.update(self.updates)
+        self.transaction.update([*self.updates.values()])
         self._write_ledger(units, rows)
         parts = [replace(part, landed_at=self.now) for part in landed(number, dict(self.outcomes), units)]
         self.transaction.ledger.land(self.run_id, "undo", parts, self.now)
         return parts
+
+    def _as_far_as_it_comes(self, unit: UndoUnit, rows: Mapping[str, Memory]) -> UndoUnit:
+        """Where a member cannot come back, its survivor is all that is left of it and keeps what it took in."""
+        if unit.folded is None or not (unit.is_short or any(self._why_not(row, rows) for row in unit.removed)):
+            return unit
+        return replace(unit, folded=None, kept_fold=unit.folded)
+
+    def _why_not(self, row: UndoRow, rows: Mapping[str, Memory]) -> str | None:
+        """Why a removed memory cannot come back; None where it can."""
+        if row.memory_id in rows:
+            return "is there again: it was written since"
+        return "was forgotten since" if self._is_forgotten(row) else None
 
     def _is_forgotten(self, row: UndoRow) -> bool:
         """Whether the memory was to be forgotten: its undo data is empty, or a copy of what it was."""
         return not row.raw or self.forgotten.forgot_since(row.memory_id, self.began_at)
 
     def _return_uses(self, unit: UndoUnit, fold: UndoRow, rows: Mapping[str, Memory]) -> None:
-        """Give a restored member its uses back; whatever else its survivor took in stays until the others come too."""
+        """Give restored members their uses back; whatever else their survivor took in stays with it."""
         outcome = self.outcomes[unit.scope]
-        memory_id = fold.new_id or fold.memory_id
-        names = from_json(fold.after)
-        kept = ", ".join(sorted(names.keys() - {"use_count"}))
-        if kept:
-            outcome.kept_fields.append((memory_id, f"keeps {kept} until all of its cluster is taken back"))
-        survivor = rows.get(memory_id)
-        if survivor is None or survivor.use_count is None or "use_count" not in names:
+        names = from_json(fold.after).keys()
+        restored = [row.memory_id for row in unit.removed if row.memory_id in self.raws]
+        kept = ", ".join(sorted(names - {"use_count"}))
+        if kept and (unit.is_short or len(restored) < len(unit.removed)):
+            outcome.kept_fields.append((fold.memory_id, f"keeps {kept}, as not all of its cluster could come back"))
+        elif kept:
+            outcome.kept_fields.append((fold.memory_id, f"keeps {kept} until all of its cluster is taken back"))
+        before, survivor = self._as_it_stays(fold, names, rows)
+        if before is None or survivor is None:
             return
-        back = self.transaction.read([row.memory_id for row in unit.removed if row.memory_id in self.raws])
-        uses = sum(stored.memory.use_count or 0 for stored in back.values())
-        if 0 < uses <= survivor.use_count:
-            self.updates.append(Update(survivor, replace(survivor, use_count=survivor.use_count - uses)))
+        back = self.transaction.read(restored).values() if "use_count" in names else ()
+        uses = sum(stored.memory.use_count or 0 for stored in back)
+        if survivor.use_count is not None and 0 < uses <= survivor.use_count:
+            survivor = replace(survivor, use_count=survivor.use_count - uses)
             outcome.returned = uses
+            outcome.reverted += 1
+        if survivor != before:
+            pending = self.updates.get(before.memory_id)
+            self.updates[before.memory_id] = Update(before, survivor, pending.raw if pending else None)
+
+    def _as_it_stays(
+        self, fold: UndoRow, names: Collection[str], rows: Mapping[str, Memory]
+    ) -> tuple[Memory | None, Memory | None]:
+        """A survivor that keeps its fold: as it stands in this transaction, and as it is to stand."""
+        current = rows.get(fold.new_id or fold.memory_id)
+        if fold.memory_id not in self.raws:
+            pending = self.updates.get(current.memory_id) if current else None
+            return current, pending.after if pending else current
+        # It moved back under its old id as it was before the fold, which it takes along.
+        moved = self.transaction.read([fold.memory_id])[fold.memory_id].memory
+        return moved, current and replace(moved, **{name: getattr(current, name) for name in names})
 
     def _demote(
         self, row: UndoRow, folded: UndoRow | None, returned: int, rows: Mapping[str, Memory], outcome: Undone
@@ -210,7 +234,7 @@ class _Taker:
         reverted = self._reverted(current, changes, returned, outcome)
         if reverted != current:
             # The last of the changes is the one made first, on the row as it had always been.
-            self.updates.append(Update(current, reverted, changes[-1].raw))
+            self.updates[current.memory_id] = Update(current, reverted, changes[-1].raw)
         else:
             outcome.unchanged.append(current.memory_id)
 
@@ -245,7 +269,7 @@ class _Taker:
 
     def _texts_back(self, units: Sequence[UndoUnit]) -> list[UndoRow]:
         """The survivors that have their own text again."""
-        after = {update.before.memory_id: update.after for update in self.updates}
+        after = {memory_id: update.after for memory_id, update in self.updates.items()}
         folds = [unit.folded for unit in units if unit.folded is not None and unit.folded.is_lost]
         return [
             row
@@ -256,7 +280,7 @@ class _Taker:
 
     def _carried(self, units: Sequence[UndoUnit], rows: Mapping[str, Memory]) -> dict[tuple[str, str], tuple[str, str]]:
         """Of the rows that a rejected decision names, those that this undo changes: (id, digest) before -> after."""
-        updated = {update.before.memory_id for update in self.updates}
+        updated = self.updates.keys()
         decided = self.transaction.ledger.decided(updated | self.deletes)
         now = self.transaction.read(decided & updated)
         changed = {(each, rows[each].row_digest): (each, stored.memory.row_digest) for each, stored in now.items()}

@@ -49,7 +49,7 @@ LANDINGS = {
     "praisonai-file": "praisonai_landing:FilesLanding.",
 }
 UNDONE_UNCOMMITTED = Moment("rows restored, uncommitted", "undo", _STORES + "undoing:_Taker._restore_rows")
-UNDONE = Moment("undo committed", "undo", _STORES + "undoing:_report", "call")
+UNDONE = Moment("undo committed", "undo", _STORES + "outcomes:undo_report", "call")
 UNDOING = (UNDONE_UNCOMMITTED, UNDONE)
 
 
