@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -16,8 +17,11 @@ import pyarrow as pa
 from memfold import hints
 from memfold.convergence import Due, Schedule, ScopeState, fingerprint, should_consolidate
 from memfold.hints import Hint
+from memfold_flows import scopes
 from memfold_flows.stores import open_store
 from memfold_flows.stores.base import MemoryStore
+
+_TEXT_SHOWN = 100
 
 
 def check(url: str, scope: str, *, as_json: bool) -> Due:
@@ -25,29 +29,35 @@ def check(url: str, scope: str, *, as_json: bool) -> Due:
     from memfold_flows import settings
 
     schedule = settings.load({}).schedule
-    store = open_store(url)
-    try:
+    with closing(open_store(url)) as store:
+        (scope,) = scopes.meant(store, [scope])
         due = look(store, scope, schedule, now=datetime.now(UTC))
-    finally:
-        store.close()
-    print(_json({"due": due.should_consolidate, **asdict(due)}) if as_json else _in_words(due))
+        if as_json:
+            print(_json({"due": due.should_consolidate, **asdict(due)}))
+            return due
+        may_be_unknown = not due.should_consolidate and due.backlog_size == 0
+        unknown = _why_nothing(store, scope) if may_be_unknown else None
+    _say(f"not due: {unknown}" if unknown else _in_words(due))
     return due
 
 
 def show_hints(url: str, scope: str, *, as_json: bool) -> None:
     """Print the pairs of memories whose texts share most of their words."""
-    store = open_store(url)
-    try:
+    with closing(open_store(url)) as store:
+        (scope,) = scopes.meant(store, [scope])
         found = hints_of(store, scope)
-    finally:
-        store.close()
-    if as_json:
-        print(_json({"hints": [asdict(hint) for hint in found]}))
-        return
+        if as_json:
+            print(_json({"hints": [asdict(hint) for hint in found]}))
+            return
+        if not found:
+            _say(_why_nothing(store, scope) or "no two memories of this scope share most of their words")
+            return
+        texts = {row["memory_id"]: row["content"] for row in _memories(store, scope, ["memory_id", "content"])}
     for hint in found:
-        print(f'{hint.jaccard:.2f}  "{hint.left_title}" and "{hint.right_title}"')
-    if not found:
-        print("no two memories of this scope share most of their words")
+        _say(f"{hint.jaccard:.0%} of the words in common")
+        for memory_id, title in ((hint.left_id, hint.left_title), (hint.right_id, hint.right_title)):
+            text = " ".join((title or texts[memory_id]).split())
+            _say(f"  {memory_id}  {text if len(text) <= _TEXT_SHOWN else text[:_TEXT_SHOWN] + ' …'}")
 
 
 def look(store: MemoryStore, scope: str, schedule: Schedule, *, now: datetime) -> Due:
@@ -81,6 +91,14 @@ def hints_of(store: MemoryStore, scope: str) -> list[Hint]:
     return hints.near_duplicates([(row["memory_id"], row["title"] or "", row["content"]) for row in rows])
 
 
+def _why_nothing(store: MemoryStore, scope: str) -> str | None:
+    """Where a scope has no memories, that it has none and what may have been meant."""
+    if _memories(store, scope, ["memory_id"]):
+        return None
+    name = f"the scope {scopes.readable(scope)!r}" if scope else "no scope"
+    return f"no memory has {name}; {scopes.hint(scope, scopes.scopes_of(store))}"
+
+
 def _memories(store: MemoryStore, scope: str, columns: list[str]) -> list[dict[str, Any]]:
     batches = [batch.select(columns) for batch in store.snapshot([scope])]
     return pa.Table.from_batches(batches).to_pylist() if batches else []
@@ -93,6 +111,12 @@ def _in_words(due: Due) -> str:
     sizes = f"{due.backlog_size} memories since, {due.replay_size} replay batches waiting"
     refused = f"; the last pass was refused: {due.refusal}" if due.refusal else ""
     return f"{says}: {last}, {sizes}{refused}"
+
+
+def _say(text: str) -> None:
+    from memfold_flows import console
+
+    console.say(text)
 
 
 def _json(value: Mapping[str, Any]) -> str:

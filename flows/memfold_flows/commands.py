@@ -20,6 +20,7 @@ import typer
 from memfold.convergence import Schedule
 from memfold.errors import BadUsage
 from memfold_flows import leases, pipeline, progress, settings, steps, stores, terminal
+from memfold_flows import scopes as scope_names
 from memfold_flows.receipts import ExitCode, PlanReport
 from memfold_flows.runs import RunDirectory, known_runs, new_run_id
 from memfold_flows.stores import urls
@@ -184,8 +185,10 @@ def undo(
     """Take back what a run wrote, or what it did to one scope or memory."""
     if scope is not None and memory_id is not None:
         raise BadUsage("--scope and --id exclude each other; nothing was restored")
-    selection = Selection(scope=scope, memory_id=memory_id)
     run = locate(reference, store=store, must_be_sure=yes)
+    if scope is not None:
+        scope = scope_names.among(scope, run.read("tally", ["scope"])["scope"].to_pylist())
+    selection = Selection(scope=scope, memory_id=memory_id)
     receipt = run.read_json("receipt.json")
     if receipt:
         run.require_undo_data()
@@ -238,6 +241,7 @@ def _planned(
         policy = chosen.policy(as_of=began_at if as_of is None else moment(as_of), traits=opened.traits)
         if why := chosen.why_without_effect(opened.traits):
             warn(why)
+        scopes = scopes and scope_names.meant(opened, scopes)
         _warn_of_unfinished(opened)
         again = functools.partial(stores.open_store, url, **(target or {}))
         lease = leases.held(opened, again, run_id, clock=terminal.now) if holds_lease else nullcontext()
@@ -299,6 +303,7 @@ def _due_scopes(url: str, scopes: list[str] | None, schedule: Schedule) -> list[
 
     with opening(url, {}) as store:
         found = due.look_over(store, schedule, now=terminal.now())
+    scopes = [scope_names.among(scope, found) for scope in scopes or ()]
     return [scope for scope, each in found.items() if each.should_consolidate and (not scopes or scope in scopes)]
 
 

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from memfold_flows.proposer.report import ModelReport
 from memfold_flows.receipts import LossLimit, PlanReport, Receipt, ScopeTally, State, UndoReceipt
+from memfold_flows.scopes import readable
 from memfold_flows.stores.base import Drift
 from memfold_flows.views import RunView, Section, Shown, ShownCluster, ShownPair
 
@@ -119,7 +120,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def scope_name(scope: str) -> str:
     """A scope as a person reads it."""
-    return _visible(scope) if scope else "(no scope)"
+    return _visible(readable(scope)) if scope else "(no scope)"
 
 
 def _console() -> Console:

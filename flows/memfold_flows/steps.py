@@ -22,6 +22,7 @@ from memfold.errors import ApplyInterrupted, BadUsage, MemfoldError, PlanDamaged
 from memfold.policy import Policy
 from memfold_flows import changes as feed
 from memfold_flows import intake, progress, replay, settings, summaries
+from memfold_flows import scopes as scope_names
 from memfold_flows.files import PRIVATE_FILE, PRIVATE_FOLDER, write_bytes
 from memfold_flows.proposer.options import ProposerOptions
 from memfold_flows.proposer.report import ModelReport
@@ -423,17 +424,9 @@ def _require_scopes(store: MemoryStore, *, asked: Collection[str], found: Collec
     missing = sorted(set(asked) - set(found))
     if not missing:
         return
-    import difflib
-
-    there = sorted({scope for batch in store.snapshot() for scope in batch.column("scope").unique().to_pylist()})
-    near = difflib.get_close_matches(missing[0], there, n=1, cutoff=0.4)
-    if near:
-        hint = f"did you mean {near[0]!r}?"
-    elif "" in there and len(there) == 1:
-        hint = "its memories have no scope; leave --scope out"
-    else:
-        hint = f"scopes there: {', '.join(map(repr, there[:5]))}{', ...' if len(there) > 5 else ''}"
-    raise BadUsage(f"no memory of {store.url} has the scope {missing[0]!r}; nothing was planned; {hint}")
+    hint = scope_names.hint(missing[0], scope_names.scopes_of(store))
+    name = scope_names.readable(missing[0])
+    raise BadUsage(f"no memory of {store.url} has the scope {name!r}; nothing was planned; {hint}")
 
 
 def _manifest(

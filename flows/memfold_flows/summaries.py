@@ -8,6 +8,7 @@ from typing import Any
 
 from memfold_flows.proposer.report import ModelReport
 from memfold_flows.receipts import LossLimit, PlanReport, Receipt, ScopeTally, Totals
+from memfold_flows.scopes import readable
 from memfold_flows.views import RunView, Shown, ShownCluster, ShownPair
 
 _SCOPES_SHOWN = 50
@@ -205,4 +206,4 @@ def _code(memory_id: str) -> str:
 
 
 def _name(scope: ScopeTally) -> str:
-    return scope.scope or "(no scope)"
+    return readable(scope.scope) or "(no scope)"

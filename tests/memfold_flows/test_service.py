@@ -252,11 +252,29 @@ def test_check_imports_nothing_heavy(tea: Kitchen) -> None:
     assert said.stdout.splitlines()[-1] == "[]"
 
 
-def test_hints_name_pairs_by_title(kitchen: Kitchen, command: Any) -> None:
-    """The share of words, and both titles; nothing is judged."""
+def test_hints_name_pairs_by_id_and_title(kitchen: Kitchen, command: Any) -> None:
+    """The share of words, and both memories; nothing is judged."""
     kitchen.remember("a", "The staging server listens on port 8080", title="Staging port")
     kitchen.remember("b", "the staging server listens on port 9090", title="Port of staging")
 
     ended = command("hints", f"sqlite:{kitchen.path}", "--scope", "kitchen")
 
-    assert ended.out == '0.71  "Staging port" and "Port of staging"\n'
+    assert ended.out == "71% of the words in common\n  a  Staging port\n  b  Port of staging\n"
+
+
+def test_hints_name_memories_without_a_title_by_how_they_begin(kitchen: Kitchen, command: Any) -> None:
+    """An id alone says nothing to a person, and an empty title less."""
+    kitchen.remember("a", "The staging server\nlistens on port 8080")
+    kitchen.remember("b", "the staging server listens on port 9090")
+
+    ended = command("hints", f"sqlite:{kitchen.path}", "--scope", "kitchen")
+
+    assert "  a  The staging server listens on port 8080\n" in ended.out
+
+
+@pytest.mark.parametrize("name", ["check", "hints"])
+def test_a_look_at_a_scope_that_is_not_there_names_those_that_are(tea: Kitchen, command: Any, name: str) -> None:
+    """A slip of the hand is told from a scope with nothing to do."""
+    ended = command(name, f"sqlite:{tea.path}", "--scope", "kitchn")
+
+    assert "no memory has the scope 'kitchn'; did you mean 'kitchen'?" in ended.out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,6 +53,19 @@ def test_the_help_of_a_command_ends_with_an_example_that_parses(name: str) -> No
     assert COMMANDS[name].epilog == f"Example: {EXAMPLES[name]}"
     assert words[:2] == ["memfold", name]
     assert COMMANDS[name].make_context(name, words[2:]).params is not None
+
+
+SAMPLE = Path(__file__).parents[2] / "data/sample/memories.jsonl"
+
+
+@pytest.mark.parametrize("name", ["check", "hints"])
+def test_the_scope_of_an_example_is_one_of_the_sample(name: str) -> None:
+    """Typed as it stands, after the README's first line, the example finds memories."""
+    words = EXAMPLES[name].split()
+    scopes = {json.loads(line)["scope"] for line in SAMPLE.read_text(encoding="utf-8").splitlines()}
+
+    assert words[2] == "jsonl:memories.jsonl"
+    assert words[words.index("--scope") + 1] in scopes
 
 
 def test_every_command_has_one_example() -> None:

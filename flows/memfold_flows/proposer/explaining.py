@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memfold.errors import BadUsage
+from memfold_flows import scopes as scope_names
 from memfold_flows import settings, steps, terminal
 from memfold_flows.proposer import asking
 from memfold_flows.runs import RunDirectory
@@ -22,6 +23,7 @@ def explain_model(url: str, *, scopes: Collection[str] | None, as_of: str | None
     with terminal.opening(url, {}) as store, tempfile.TemporaryDirectory() as folder:
         now = terminal.now() if as_of is None else terminal.moment(as_of)
         run = RunDirectory.create(Path(folder) / "run", "explain")
+        scopes = scopes and scope_names.meant(store, sorted(scopes))
         steps.take_snapshot(store, run, chosen.policy(as_of=now, traits=store.traits), scopes)
         steps.match(run)
         requests = asking.explain(run, options, writes_texts="content" in store.traits.places)
