@@ -31,7 +31,7 @@ from memfold_flows.options import (
     StoreOrSet,
     Yes,
 )
-from memfold_flows.streams import heard_or_not
+from memfold_flows.streams import LONGEST_LINE, heard_or_not, in_short
 
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 
@@ -459,7 +459,7 @@ def _require_text(words: Sequence[str]) -> None:
 
 
 def _fail(error: BaseException, code: int) -> int:
-    print(f"memfold: {error}", file=sys.stderr)
+    print(f"memfold: {in_short(str(error), LONGEST_LINE)}", file=sys.stderr)
     return code
 
 

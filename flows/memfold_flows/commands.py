@@ -26,10 +26,12 @@ from memfold_flows.runs import RunDirectory, known_runs, new_run_id
 from memfold_flows.stores import urls
 from memfold_flows.stores.base import MemoryStore
 from memfold_flows.stores.undo_units import Selection
+from memfold_flows.streams import count, in_short
 from memfold_flows.terminal import ask, json_text, locate, moment, opening, print_json, runs_home, say, warn
 
 _SHOWN_AFTER_PLAN = 6
 _SHOWN_ON_REQUEST = 25
+_LONGEST_NAME = 120
 
 # The command line says what a person should know; without a handler of its own, logging would say it a second time.
 logging.getLogger("memfold_flows").addHandler(logging.NullHandler())
@@ -196,7 +198,8 @@ def undo(
     with opening(url, {"in_place": True} if _is_archive(url) else {}) as opened:
         _require_written(opened, run)
         if not yes:
-            what = f"run {run.run_id}" if selection.is_all else f"{selection} of run {run.run_id}"
+            part = in_short(str(selection), _LONGEST_NAME)
+            what = f"run {run.run_id}" if selection.is_all else f"{part} of run {run.run_id}"
             ask(f"Take back {what} on {url}?", declined="declined; nothing was written")
         _warn_of_unfinished(opened, but=run.run_id)
         undone = pipeline.undo(opened, run, clock=terminal.now, selection=selection)
@@ -258,9 +261,8 @@ def _planned(
                 shutil.rmtree(run.path, ignore_errors=True)
                 raise
             if skipped := getattr(opened, "skipped", 0):
-                warn(
-                    f"{skipped} lines cannot be read; they stay where they are, with a copy in {run.path / _SET_ASIDE}"
-                )
+                unread = count(skipped, "line cannot be read and stays", "lines cannot be read and stay")
+                warn(f"{unread} in place, with a copy in {run.path / _SET_ASIDE}")
             with later as later_fence:
                 yield _Planned(opened, run, report, fence if chosen.proposer is None else later_fence)
 
@@ -392,7 +394,7 @@ def _is_undone(undone: Mapping[str, Any] | None) -> bool:
 
 def _undone_in_brief(undone: Mapping[str, Any]) -> str:
     of = Selection(undone["scope"], undone["memory_id"])
-    return undone["state"] if of.is_all else f"{undone['state']}, only {of}"
+    return undone["state"] if of.is_all else f"{undone['state']}, only {in_short(str(of), _LONGEST_NAME)}"
 
 
 def _in_brief(receipt: Mapping[str, Any]) -> str:

@@ -22,9 +22,11 @@ from memfold_flows.proposer.report import ModelReport
 from memfold_flows.receipts import LossLimit, PlanReport, Receipt, ScopeTally, State, UndoReceipt
 from memfold_flows.scopes import readable
 from memfold_flows.stores.base import Drift
+from memfold_flows.streams import LONGEST_LINE, count, in_short
 from memfold_flows.views import RunView, Section, Shown, ShownCluster, ShownPair
 
 _LONGEST_TEXT = 400
+_LONGEST_NAME = 120
 _SCOPES_SHOWN = 30
 _DRIFTS_SHOWN = 20
 # A word with the space behind it; scripts without spaces go sign by sign.
@@ -74,7 +76,7 @@ def show_receipt(receipt: Receipt) -> None:
         console.print(f"this store has no place for: {', '.join(receipt.fields_left_out)}")
     if receipt.transactions:
         console.print(
-            f"{receipt.transactions} transaction{_s(receipt.transactions)}, "
+            f"{count(receipt.transactions, 'transaction', 'transactions')}, "
             f"the write lock was held {receipt.longest_hold_seconds:.2f} s at most"
         )
     _print_next(console, _after_apply(receipt))
@@ -84,17 +86,22 @@ def show_undo(receipt: UndoReceipt) -> None:
     """What an undo gave back, and what it could not."""
     console = _console()
     report = receipt.report
-    of = f"run {receipt.run_id}" if receipt.of.is_all else f"{_visible(str(receipt.of))} of run {receipt.run_id}"
+    of = (
+        f"run {receipt.run_id}"
+        if receipt.of.is_all
+        else f"{_visible(in_short(str(receipt.of), _LONGEST_NAME))} of run {receipt.run_id}"
+    )
     if report.already_undone_at is not None:
         console.print(Text(f"{of} was undone at {report.already_undone_at:%Y-%m-%d %H:%M} UTC already"))
     else:
         style = "bold yellow" if report.not_restored else "bold green"
+        did = [
+            f"{count(report.restored, 'memory', 'memories')} restored",
+            *([f"{count(report.reverted, 'survivor', 'survivors')} set back"] if report.reverted else []),
+            *([f"{report.demoted} moved back down"] if report.demoted else []),
+        ]
         console.print(
-            Text("PARTLY UNDONE" if report.not_restored else "UNDONE", style),
-            Text(
-                f"{of}: {_count(report.restored, 'memory', 'memories')} restored, "
-                f"{_count(report.reverted, 'survivor', 'survivors')} set back, {report.demoted} moved back down"
-            ),
+            Text("PARTLY UNDONE" if report.not_restored else "UNDONE", style), Text(f"{of}: {', '.join(did)}")
         )
     _print_drifts(console, "not restored", report.not_restored)
     _print_drifts(console, "fields that stay", report.kept_fields)
@@ -105,7 +112,7 @@ def show_undo(receipt: UndoReceipt) -> None:
 def say(text: str) -> None:
     """Lines on standard output."""
     for line in text.split("\n"):
-        _console().print(Text(_visible(line)), soft_wrap=True)
+        _console().print(Text(_visible(in_short(line, LONGEST_LINE))), soft_wrap=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -114,13 +121,18 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for column in columns:
         shown.add_column(column, overflow="fold")
     for row in rows:
-        shown.add_row(*(Text(_visible(cell)) for cell in row))
+        shown.add_row(*(Text(_visible(in_short(cell, _LONGEST_TEXT))) for cell in row))
     _console().print(shown)
 
 
 def scope_name(scope: str) -> str:
     """A scope as a person reads it."""
-    return _visible(readable(scope)) if scope else "(no scope)"
+    return _visible(in_short(readable(scope), _LONGEST_NAME)) if scope else "(no scope)"
+
+
+def id_in_short(memory_id: str) -> str:
+    """An id as a person reads it; ``--json`` has it whole."""
+    return _visible(in_short(memory_id, _LONGEST_NAME))
 
 
 def _console() -> Console:
@@ -142,13 +154,13 @@ def _print_verdict(console: Console, report: PlanReport) -> None:
     }
     line = Text(report.verdict.upper(), styles[report.verdict])
     counts = [
-        _count(totals.merged, "merges", "merge"),
-        _count(totals.pruned, "leaves", "leave"),
-        *([_count(totals.promoted, "moves up", "move up")] if totals.promoted else []),
+        f"{totals.merged} to merge",
+        f"{totals.pruned} to leave",
+        *([f"{totals.promoted} to move up"] if totals.promoted else []),
         *([f"{totals.held} held"] if totals.held else []),
-        *([_count(totals.waits, "waits", "wait")] if totals.waits else []),
+        *([f"{totals.waits} to wait"] if totals.waits else []),
     ]
-    line.append(f"  {_count(totals.entries_before, 'memory', 'memories')}: {', '.join(counts)}", "not bold")
+    line.append(f"  {count(totals.entries_before, 'memory', 'memories')}: {', '.join(counts)}", "not bold")
     console.print(line)
     for scope in report.refused:
         _print_refusal(console, scope)
@@ -161,7 +173,7 @@ def _print_refusal(console: Console, scope: ScopeTally) -> None:
         f"with copies and expired ones {_percent(scope.loss_fraction_strict)} ({scope.lost_strict})"
     )
     for line in (*scope.refused, figures):
-        console.print(Padding(Text(_visible(line)), (0, 0, 0, 2), expand=False))
+        console.print(Padding(Text(_visible(in_short(line, _LONGEST_TEXT))), (0, 0, 0, 2), expand=False))
 
 
 def _print_scopes(console: Console, scopes: Sequence[ScopeTally]) -> None:
@@ -185,12 +197,12 @@ def _print_scopes(console: Console, scopes: Sequence[ScopeTally]) -> None:
     console.print()
     console.print(shown)
     if len(scopes) > _SCOPES_SHOWN:
-        console.print(Text(f"and {len(scopes) - _SCOPES_SHOWN} more scopes (all with --json)", "dim"))
+        console.print(Text(f"and {len(scopes) - _SCOPES_SHOWN} more of {len(scopes)} scopes (all with --json)", "dim"))
 
 
 def _print_left_alone(console: Console, left_alone: Mapping[str, int]) -> None:
     for why, rows in sorted(left_alone.items()):
-        console.print(Text(f"left alone: {_count(rows, 'row', 'rows')}: {_visible(why)}", "yellow"), soft_wrap=True)
+        console.print(Text(f"left alone: {count(rows, 'row', 'rows')}: {_visible(why)}", "yellow"), soft_wrap=True)
 
 
 def _print_model(console: Console, report: ModelReport | None) -> None:
@@ -208,7 +220,7 @@ def _print_clusters(console: Console, clusters: Section[ShownCluster]) -> None:
             text = _text(member) if is_copy else _marked(console, member.text, survivor.text, "red")
             lines.append(_line("-", "red", member, text, member.reason if is_copy else _why(member)))
         if cluster.new_text is not None:
-            lines.append(_line("+", "green", survivor, Text(_visible(cluster.new_text)), "its text from now on"))
+            lines.append(_line("+", "green", survivor, Text(_shortened(cluster.new_text)), "its text from now on"))
         console.print(_grid(lines))
         if cluster.folded > len(cluster.members):
             console.print(Text(f"  and {cluster.folded - len(cluster.members)} more like it", "dim"))
@@ -223,6 +235,7 @@ def _print_pairs(console: Console, title: str, pairs: Section[ShownPair]) -> Non
     _print_title(console, title, pairs)
     for pair in pairs.items:
         newer = {"left": pair.left.memory_id, "right": pair.right.memory_id}.get(pair.newer or "")
+        newer = None if newer is None else in_short(newer, _LONGEST_NAME)
         has_newer = newer is not None and pair.verdict in ("conflict", "supersedes")
         why = f"{pair.verdict}: {pair.why}" + (f"; newer: {newer}" if has_newer else "")
         console.print(
@@ -240,7 +253,8 @@ def _print_drifts(console: Console, title: str, drifts: Sequence[Drift]) -> None
         return
     console.print(Text(f"\n{title} ({len(drifts)})", "bold"))
     for drift in drifts[:_DRIFTS_SHOWN]:
-        console.print(Text(f"  {_visible(drift.memory_id)}: {_visible(drift.why)}"), soft_wrap=True)
+        why = _visible(in_short(drift.why, _LONGEST_TEXT))
+        console.print(Text(f"  {id_in_short(drift.memory_id)}: {why}"), soft_wrap=True)
     if len(drifts) > _DRIFTS_SHOWN:
         console.print(Text(f"  and {len(drifts) - _DRIFTS_SHOWN} more (all with --json)", "dim"))
 
@@ -262,7 +276,7 @@ def _print_edits(console: Console, edits: Mapping[str, str]) -> None:
     for decision, says in (("keep", "are to stay"), ("prune", "are to go")):
         ids = [memory_id for memory_id, said in edits.items() if said == decision]
         if ids:
-            named = ", ".join(_visible(memory_id) for memory_id in ids[:_IDS_NAMED])
+            named = ", ".join(map(id_in_short, ids[:_IDS_NAMED]))
             more = f" and {len(ids) - _IDS_NAMED} more" if len(ids) > _IDS_NAMED else ""
             console.print(Text(f"changed by a person: {named}{more} {says}"))
 
@@ -342,8 +356,8 @@ def _headline(receipt: Receipt) -> Text:
 
 def _line(mark: str, style: str, memory: Shown, text: Text, why: str = "") -> tuple[Text, Text, Text]:
     if why:
-        text.append(f"  [{_visible(why)}]", "dim")
-    return Text(mark, style), Text(_visible(memory.memory_id), "dim"), text
+        text.append(f"  [{_visible(in_short(why, _LONGEST_TEXT))}]", "dim")
+    return Text(mark, style), Text(id_in_short(memory.memory_id), "dim"), text
 
 
 def _grid(lines: Iterable[tuple[Text, Text, Text]]) -> Table:
@@ -407,11 +421,3 @@ def _percent(fraction: float) -> str:
 def quoted(store: str) -> str:
     """A store as it is typed after a command."""
     return shlex.quote(_visible(store))
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
-
-
-def _s(number: int) -> str:
-    return "" if number == 1 else "s"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from memfold.contract import ConsolidationResult
 from memfold.errors import BadUsage
+from memfold_flows.streams import count
 
 if TYPE_CHECKING:
     from memfold_flows.pipeline import StepRunner
@@ -248,5 +249,6 @@ def _reason(receipt: Receipt, refused: dict[str, list[str]]) -> str | None:
     if refused:
         return "; ".join(f"{scope or '(no scope)'}: {', '.join(why)}" for scope, why in sorted(refused.items()))
     if receipt.drifted:
-        return f"{len(receipt.drifted)} memories were changed while the pass was planned, and left alone"
+        changed = count(len(receipt.drifted), "memory was", "memories were")
+        return f"{changed} changed while the pass was planned, and left alone"
     return None

@@ -23,6 +23,7 @@ from memfold_flows.stores import urls
 from memfold_flows.stores.base import Ledger, MemoryStore, TellsEvents
 from memfold_flows.stores.outcomes import Applied, Progress
 from memfold_flows.stores.sessions import Clock, Session
+from memfold_flows.streams import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def forget(
     named = {each.place for each in left}
     left += [each for each in _of_no_store(runs_folder, ids, says_it, now) if each.place not in named]
     if told:
-        left.append(Left(store.url, f"{told} events that its own program wrote name it"))
+        left.append(Left(store.url, f"{count(told, 'event', 'events')} that its own program wrote may tell of it"))
     survivors = sorted({each.survivor for each in meant if each.survivor is not None} - ids)
     return Forgotten(
         store=store.url,

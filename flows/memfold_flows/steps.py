@@ -39,7 +39,9 @@ from memfold_flows.receipts import (
 )
 from memfold_flows.runs import Manifest, RelationFile, RunDirectory
 from memfold_flows.stores.base import ApplyReport, Drift, Landed, MemoryStore, RunRef, Step
+from memfold_flows.stores.outcomes import interrupted
 from memfold_flows.stores.undo_units import EVERYTHING, Selection
+from memfold_flows.streams import count
 
 logger = logging.getLogger(__name__)
 
@@ -352,11 +354,13 @@ def interruption_named(store: MemoryStore, run: RunDirectory, step: Step) -> Ite
     except (BadUsage, ApplyInterrupted):  # refused before anything was written now, or named already
         raise
     except (MemfoldError, OSError) as error:
-        landed = _landed(store, run, step)
+        # Earlier undos of other parts came to their end.
+        landed = interrupted(_landed(store, run, step)) if step == "undo" else _landed(store, run, step)
         if not landed:
             raise
+        parts = count(len(landed), "committed part", "committed parts")
         raise ApplyInterrupted(
-            f"the {step} of run {run.run_id} stopped after {len(landed)} committed part(s): {str(error).rstrip('.')}. "
+            f"the {step} of run {run.run_id} stopped after {parts}: {str(error).rstrip('.')}. "
             f"What was committed stands; memfold {step} {run.run_id} goes on from there."
         ) from error
 

@@ -1,9 +1,12 @@
-"""Standard output as a program writes to it whose reader may leave at any time."""
+"""What reaches a person: standard output whose reader may leave at any time, and names that are cut short."""
 
 from __future__ import annotations
 
 import io
 from typing import Any, TextIO
+
+#: A line for a person; any path and any command fit into it.
+LONGEST_LINE = 5_000
 
 
 def heard_or_not(stream: TextIO) -> TextIO:
@@ -19,6 +22,19 @@ def heard_or_not(stream: TextIO) -> TextIO:
         errors=stream.errors,
         line_buffering=stream.line_buffering or stream.write_through,
     )
+
+
+def in_short(text: str, most: int) -> str:
+    """The text, without its middle where it has more than so many characters."""
+    if len(text) <= most:
+        return text
+    tail = most // 4
+    return f"{text[: most - tail - 3]} … {text[-tail:]}"
+
+
+def count(number: int, one: str, many: str) -> str:
+    """A number of things, in words that fit it."""
+    return f"{number:,} {one if number == 1 else many}"
 
 
 class _Unread(io.FileIO):

@@ -9,10 +9,12 @@ from typing import Any
 from memfold_flows.proposer.report import ModelReport
 from memfold_flows.receipts import LossLimit, PlanReport, Receipt, ScopeTally, Totals
 from memfold_flows.scopes import readable
+from memfold_flows.streams import count, in_short
 from memfold_flows.views import RunView, Shown, ShownCluster, ShownPair
 
 _SCOPES_SHOWN = 50
 _CHARACTERS_SHOWN = 240
+_LONGEST_ID = 120
 _ESCAPED = r"\\\g<0>"
 _SIGNS = re.compile(r"[\\`*_\[\]<>|~#!&]")
 
@@ -25,7 +27,8 @@ def warnings(report: PlanReport) -> list[str]:
         if loss > report.limit.max_loss_fraction / 2:
             found.append(f"{_name(scope)}: would lose {loss:.1%}, more than half of what it may")
         if scope.waits:
-            found.append(f"{_name(scope)}: {scope.waits} removals wait, as they do not fit under the limit")
+            waits = count(scope.waits, "removal waits, as it does", "removals wait, as they do")
+            found.append(f"{_name(scope)}: {waits} not fit under the limit")
     return found
 
 
@@ -50,7 +53,7 @@ def outcome(receipt: Receipt, *, seconds: float | None = None) -> str:
     """What a pass did."""
     took = (receipt.ended_at - receipt.began_at).total_seconds() if seconds is None else seconds
     refused = [f"{_name(scope)}: {'; '.join(scope.refused)}" for scope in receipt.refused]
-    drifted = [f"{each.memory_id} {each.why}" for each in receipt.drifted]
+    drifted = [f"{in_short(each.memory_id, _LONGEST_ID)} {each.why}" for each in receipt.drifted]
     return "\n".join(
         [
             f"# {receipt.state}",
@@ -102,9 +105,8 @@ def backfill(report: Mapping[str, Any]) -> str:
         )
         for shard in report["shards"]
     ]
-    head = (
-        f"{report['rows']} memories, {report['rows_after']} after it; archive: `{report['archive'] or 'not written'}`"
-    )
+    memories = count(report["rows"], "memory", "memories")
+    head = f"{memories}, {report['rows_after']} after it; archive: `{report['archive'] or 'not written'}`"
     header = ("shard", "memories", "merged", "pruned", "scopes refused", "state")
     return "\n".join([f"# {report['state']}", "", head, "", *_table("Shards", header, lines)])
 
@@ -134,9 +136,12 @@ def in_one_line(receipt: Receipt) -> str:
     totals, refused, drifted = receipt.totals, len(receipt.refused), len(receipt.drifted)
     said = [f"{totals.merged} merged, {totals.pruned} pruned, {totals.promoted} promoted of {totals.entries_before}"]
     if refused:
-        said.append(f"{refused} of {len(receipt.scopes)} scopes refused")
+        said.append(f"{refused} of {count(len(receipt.scopes), 'scope', 'scopes')} refused")
     if drifted:
-        said.append(f"{drifted} memories had changed since the plan and were left alone")
+        changed = count(
+            drifted, "memory had changed since the plan and was", "memories had changed since the plan and were"
+        )
+        said.append(f"{changed} left alone")
     return "; ".join(said)
 
 
@@ -202,8 +207,9 @@ def _plain(text: str) -> str:
 
 
 def _code(memory_id: str) -> str:
-    return f"`{' '.join(memory_id.split()).replace('`', chr(39)).replace('|', '/')}`"
+    name = in_short(" ".join(memory_id.split()), _LONGEST_ID)
+    return f"`{name.replace('`', chr(39)).replace('|', '/')}`"
 
 
 def _name(scope: ScopeTally) -> str:
-    return readable(scope.scope) or "(no scope)"
+    return in_short(readable(scope.scope), _LONGEST_ID) or "(no scope)"

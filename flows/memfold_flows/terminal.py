@@ -19,6 +19,7 @@ from memfold_flows import stores
 from memfold_flows.receipts import ExitCode
 from memfold_flows.runs import RunDirectory, find_run, new_run_id, runs_folder
 from memfold_flows.stores.base import MemoryStore
+from memfold_flows.streams import LONGEST_LINE, in_short
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def ask(question: str, *, declined: str) -> None:
     """Ask on a terminal; without one this is bad usage, for nobody can answer."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BadUsage(f"there is no terminal to ask on, and no --yes; nothing was written. {question}")
-    if not typer.confirm(question, err=True):
+    if not typer.confirm(in_short(question, LONGEST_LINE), err=True):
         say(declined)
         raise typer.Exit(ExitCode.DONE)
 
@@ -94,4 +95,4 @@ def say(text: str) -> None:
 
 def warn(text: str) -> None:
     """One line on standard error."""
-    print(f"memfold: {text}", file=sys.stderr)
+    print(f"memfold: {in_short(text, LONGEST_LINE)}", file=sys.stderr)

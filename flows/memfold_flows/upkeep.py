@@ -14,6 +14,7 @@ from memfold_flows import console, history, redirects, retention, settings, stor
 from memfold_flows.receipts import ExitCode
 from memfold_flows.stores import urls
 from memfold_flows.stores.base import MemoryStore
+from memfold_flows.streams import count
 
 
 def resolve(url: str, ids: Sequence[str], *, as_json: bool) -> None:
@@ -59,7 +60,8 @@ def prune_runs(*, url: str | None, dry_run: bool, yes: bool, as_json: bool) -> N
     )
     if old and not dry_run:
         if not yes:
-            question = f"Remove the undo and snapshot data of {_runs(len(old))}? They cannot be undone after that."
+            runs = count(len(old), "run", "runs")
+            question = f"Remove the undo and snapshot data of {runs}? They cannot be undone after that."
             terminal.ask(question, declined="declined; nothing was removed")
         retention.remove(old, now=now)
     if as_json:
@@ -89,19 +91,22 @@ def _show_pruned(old: Sequence[retention.Old], kept: Sequence[retention.Kept], *
     for each in old:
         what = f"the undo and snapshot data of run {each.run_id} on {each.store}"
         what = what if each.has_manifest else f"run {each.run_id}, a plan that was cut short"
-        console.say(f"{verb} {what}: last used {each.last_used_at:%Y-%m-%d}, {each.texts_bytes:,} bytes")
+        console.say(
+            f"{verb} {what}: last used {each.last_used_at:%Y-%m-%d}, {count(each.texts_bytes, 'byte', 'bytes')}"
+        )
     for kept_run in kept:
         console.say(f"kept {kept_run.run_id}: {kept_run.why}")
     if not old:
-        console.say(f"no run has kept texts for more than {days} days that may go")
+        console.say(f"no run has kept texts for more than {count(days, 'day', 'days')} that may go")
 
 
 def _where(resolved: redirects.Resolved, url: str) -> str:
+    asked, now = console.id_in_short(resolved.id), console.id_in_short(resolved.now or "")
     if not resolved.is_known:
-        return f"{resolved.id}: unknown; {url} has no memory of this id and no redirect from it"
+        return f"{asked}: unknown; {url} has no memory of this id and no redirect from it"
     if resolved.now == resolved.id:
-        return f"{resolved.id}: stands under this id"
-    return f"{resolved.id} -> {resolved.now}{'' if resolved.stands else ' (which is gone since)'}"
+        return f"{asked}: stands under this id"
+    return f"{asked} -> {now}{'' if resolved.stands else ' (which is gone since)'}"
 
 
 _COLUMNS = ("run", "began (UTC)", "state", "merged", "pruned", "promoted", "lost", "restored", "files")
@@ -120,10 +125,6 @@ _STATES = {
     history.RunState.PARTLY_UNDONE: "partly undone",
     history.RunState.UNDONE: "undone",
 }
-
-
-def _runs(count: int) -> str:
-    return f"{count} run{'' if count == 1 else 's'}"
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def test_the_main_job_from_plan_to_undo(command: Command, notes: Path) -> None:
     undone = command("undo", _run_id(applied), "--yes")
 
     assert [ended.code for ended in (planned, shown, exported, applied, again, undone)] == [0] * 6
-    assert "ACCEPTED  4 memories: 1 merges" in planned.out
+    assert "ACCEPTED  4 memories: 1 to merge" in planned.out
     assert "fold into one (1)" in shown.out
     assert [json.loads(line) for line in exported.out.splitlines()] == _EXPORTED
     assert "CONSOLIDATED" in applied.out
@@ -233,7 +233,7 @@ def test_a_bad_line_stops_the_plan_with_its_number(command: Command, notes: Path
 
     assert (stopped.code, skipped.code) == (1, 0)
     assert "line 5" in stopped.err
-    assert "1 lines cannot be read" in skipped.err
+    assert "1 line cannot be read" in skipped.err
     run = Path(json.loads(skipped.out)["run_dir"])
     assert (run / "set_aside.jsonl").read_text() == "{oops\n"
     assert notes.read_text().splitlines()[-1] == "{oops"

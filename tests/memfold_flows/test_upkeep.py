@@ -137,7 +137,7 @@ def test_undo_of_a_part_through_the_command_line(command: Command, tea: Kitchen,
     assert "memfold undo" in shown
     assert "already" in twice.out
     assert planned["merged"] == 0
-    assert (rest["state"], rest["restored"]) == ("Undone", 2)
+    assert (rest["state"], rest["restored"]) == ("Undone", 1)
     assert tea.ids >= TEA
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from memfold_flows.streams import count
+
 if TYPE_CHECKING:
     from memfold.proposals import Proposal
 
@@ -45,7 +47,8 @@ class ModelReport:
     def in_words(self) -> str:
         """One sentence for the terminal and for pages."""
         said = (
-            f"{self.model} at {self.sent_to}: {self.questions} questions, {self.calls} calls, {self.tokens} tokens, "
+            f"{self.model} at {self.sent_to}: {count(self.questions, 'question', 'questions')}, "
+            f"{count(self.calls, 'call', 'calls')}, {count(self.tokens, 'token', 'tokens')}, "
             f"{self.seconds:.1f} s, {self.cached} answered from before; {self.accepted} accepted, "
             f"{self.left_apart} left apart, {sum(self.vetoed.values())} vetoed"
         )

@@ -45,7 +45,7 @@ def test_an_event_of_evos_own_is_named_and_stays(ports):
 
     forgotten = forget(ports, "note-2")
 
-    assert [left.why for left in forgotten.left] == ["1 events that its own program wrote name it"]
+    assert [left.why for left in forgotten.left] == ["1 event that its own program wrote may tell of it"]
     assert ports.rows("memory_events")[1]["payload_json"] == payload
     assert forgotten.exit_code == 4
 
