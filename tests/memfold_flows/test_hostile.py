@@ -98,6 +98,31 @@ def test_an_id_of_a_megabyte_and_a_text_of_four_are_memories_like_others(command
     _take_whole_and_give_back(command, archive, text="x" * 4_000_000)
 
 
+def test_an_id_of_any_length_is_shown_in_short(command: Command, kitchen: Kitchen) -> None:
+    """Wherever a person reads it: ``--json`` has it whole."""
+    own, other = "x" * 20_000, "y" * 20_000
+    kitchen.remember(own, "Ann drinks green tea", importance=0.9, scope="z" * 20_000)
+    kitchen.remember(other, "ann drinks  green tea.", scope="z" * 20_000)
+    kitchen.remember("three", "Ann drinks three teas", scope="z" * 20_000)
+    url = f"sqlite:{kitchen.path}"
+
+    said = [command("plan", url), command("status", url)]
+    planned = json.loads(command("show", "latest", "--json").out)["plan"]["run_id"]
+    kitchen.rewrite(own, "Ann drinks coffee")
+    said.append(command("apply", planned, "--yes"))
+    kitchen.rewrite(own, "Ann drinks green tea")
+    said.append(command("run", url, "--yes"))
+    kitchen.remember(other, "Ann drinks wine")
+    said += [command("undo", "latest", "--id", other, "--yes"), command("show", "latest"), command("history", url)]
+    said += [command("resolve", url, own, "q" * 20_000), command("undo", "latest", "--id", "q" * 20_000, "--yes")]
+    said += [command("edit", "latest", "--reject", "q" * 20_000), command("forget", url, own, "--yes")]
+
+    assert [ended.code for ended in said] == [0, 0, 4, 0, 4, 0, 0, 1, 2, 2, 0]
+    assert [len(ended.out + ended.err) for ended in said if len(ended.out + ended.err) > 6_000] == []
+    assert all("Traceback" not in ended.err for ended in said)
+    assert json.loads(command("forget", url, other, "--yes", "--json").out)["removed"] == [other]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_a_text_of_forty_megabytes_is_a_memory_like_others(command: Command, archive: Archive) -> None:
