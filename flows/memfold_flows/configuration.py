@@ -21,8 +21,10 @@ MEANINGS: dict[str, str] = {name: text for name, (_, text) in THRESHOLDS.items()
     "tables": "Tables of your own: the column of each field, by the name of the table.",
     "proposer": "The model that may propose, and what it may cost; its key is read from the environment only.",
     "rolling_days": "The days over which losses are added up.",
-    "min_overlap": "Share of the smaller text's words that a pair must have in common to be judged, or min_jaccard.",
-    "min_jaccard": "Share of all words of two texts that they must have in common to be judged, or min_overlap.",
+    "min_overlap": "Share of the smaller text's words in common that makes a pair worth judging. min_jaccard is enough as well; "
+    "in groups of up to exact_join_rows memories, so are two words that are half of the smaller text (for conflicts).",
+    "min_jaccard": "Share of all words of two texts in common that makes them worth judging, and from which a pair left alone is "
+    "shown as a near miss. min_overlap is enough for judging as well.",
     "exact_join_rows": "Scopes of more memories than this find their pairs by MinHash.",
     "bands": "MinHash: how many bands.",
     "rows_per_band": "MinHash: hashes in each band.",

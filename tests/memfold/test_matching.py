@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memfold import frames, verdicts
+from memfold import evidence, frames, verdicts
 from memfold.candidates import NEAREST
 from memfold.clusters import Matches, match_rows
 from memfold.memory import Memory
@@ -296,7 +296,7 @@ def test_what_a_person_took_back_is_not_merged_again():
 
     found = match(ann, bob, cat, rejected=[(bob, ann)])
 
-    assert found.held == {("ann", "bob"): "taken back by a person"}
+    assert found.held == {("ann", "bob"): "kept apart by a person"}
     assert found.folds == {"cat": "copy > ann"}
 
 
@@ -533,6 +533,18 @@ def judged_pairs(monkeypatch):
 
     monkeypatch.setattr(verdicts, "judge", counting)
     return lambda: count[0]
+
+
+def test_pairs_say_how_many_conflicts_and_near_misses_there_were():
+    """Of many, those nearest to a memory are kept; whoever reads them can tell that there were more."""
+    told = (("Eva", "plums"), ("Tom", "figs"), ("Ida", "pears"), ("Bob", "nuts"), ("Ann", "beans"), ("Jim", "leeks"))
+    alike = match(*(memory(who, f"{who} keeps the crate in our cold cellar full of {what}") for who, what in told))
+    ports = match(*(memory(f"port-{port}", f"The staging server listens on port {port}") for port in range(8080, 8090)))
+
+    assert evidence.found_of(alike.matches.pairs) == {"conflict": 0, "distinct": 15}
+    assert list(alike.verdicts.values()) == ["distinct"] * 5
+    assert evidence.found_of(ports.matches.pairs) == {"conflict": 45, "distinct": 0}
+    assert len(ports.verdicts) < 45
 
 
 def match(*memories: Memory, rejected: Sequence[tuple[Memory, Memory]] = (), **policy: Any) -> Found:

@@ -614,7 +614,7 @@ class TestSuperseded:
             pairs=[
                 supersedes("a1", "a2"),
                 {**supersedes("b1", "b2"), "winner": None},
-                {**supersedes("c1", "c2"), "held": "taken back by a person"},
+                {**supersedes("c1", "c2"), "held": "kept apart by a person"},
             ],
             supersede="archive",
         )
@@ -715,8 +715,8 @@ class TestTakenBack:
             "nine": "keep held",
             "ten": "keep kept",
         }
-        assert decided.detail("stale") == "stale, but a person took a removal back"
-        assert decided.detail("short") == "qualifies for long_term, but a person took that back"
+        assert decided.detail("stale") == "stale, but a person wants to keep it"
+        assert decided.detail("short") == "qualifies for long_term, but a person wants it to stay in its tier"
 
     def test_it_holds_only_as_long_as_the_memory_is_unchanged(self, decide, memory):
         """A new text is a new case."""
@@ -771,7 +771,7 @@ class TestTakenBack:
         decided = decide([short, long], rejected=[(short, long)], promote_min_use_count=3)
 
         assert decided.actions["short"] == "keep held"
-        assert decided.detail("short") == "already stands in long_term as long, but a person took that merge back"
+        assert decided.detail("short") == "already stands in long_term as long, but a person keeps them apart"
 
 
 class TestFit:

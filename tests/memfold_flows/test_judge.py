@@ -32,7 +32,7 @@ def test_the_verdicts_are_written_as_csv(tmp_path: Path):
 
     assert (tmp_path / "verdicts.csv").read_text("utf-8").splitlines() == [
         "pair_id,merge,verdict,reason,keep",
-        "p1,1,same,the same words,a",
+        "p1,1,same,only forms of words or fillers differ,a",
         "p2,0,supersedes,the newer says that it changed: now,b",
         "p3,0,conflict,numbers differ: 2 / 3,",
     ]

@@ -3,7 +3,7 @@
 A group is what pairs never leave (the walls). Texts with equal token sets are one row here. Groups of up to
 ``exact_join_rows`` rows are joined exactly; larger ones by MinHash bands, and by their rarest words for a short text
 inside a longer one. Either way a candidate shares ``min_overlap`` of its smaller set or has ``min_jaccard``; in small
-groups half of the smaller set is enough.
+groups two tokens that are half of the smaller set are enough, whatever those two thresholds are.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,17 +25,24 @@ CONFLICTS_PER_MEMORY = 3
 NEAR_MISSES_PER_MEMORY = 1
 NEAR_MISSES_PER_SCOPE = 50
 
+#: Where the ``pairs`` relation says how many there were.
+PAIRS_FOUND = b"memfold.pairs_found"
+
 COPY_REASON = "nothing but case, spacing or punctuation differs"
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The pairs worth reading, ordered by left and right, each with its reason and its differing words."""
+    """The pairs worth reading, ordered by left and right, each with its reason and its differing words.
+
+    ``found`` counts all conflicts and near misses, of which those nearest to a memory are kept.
+    """
 
     links: Links
     reason: list[str]
     only_left: list[tuple[str, ...]]
     only_right: list[tuple[str, ...]]
+    found: dict[str, int]
 
 
 def texts(rows: Rows) -> pa.Table:
@@ -51,7 +60,8 @@ def texts(rows: Rows) -> pa.Table:
 
 def explain(rows: Rows, nodes: Nodes, found: Links, policy: Policy) -> Explained:
     """Choose the pairs that a reader may want and put their verdicts into words."""
-    chosen = found.where(_is_worth_reading(rows, nodes, found, policy))
+    asked = _conflicts_and_near_misses(found, policy)
+    chosen = found.where(_is_worth_reading(rows, nodes, found, asked))
     chosen = chosen.where(np.lexsort((chosen.right, chosen.left)))
     judged = np.flatnonzero(~chosen.is_copy)
     bare = links.verdict_of(rows, nodes, np.stack((chosen.left, chosen.right))[:, judged])
@@ -63,11 +73,15 @@ def explain(rows: Rows, nodes: Nodes, found: Links, policy: Policy) -> Explained
         reason[at], only_left[at], only_right[at] = words.reason, words.only_left, words.only_right
         if chosen.verdict[at] != bare.verdict[index]:
             reason[at] = f"a model says {verdicts.NAMES[chosen.verdict[at]]}; {words.reason}"
-    return Explained(chosen, reason, only_left, only_right)
+    counts = {verdicts.NAMES[verdict]: len(pairs) for verdict, pairs in asked.items()}
+    return Explained(chosen, reason, only_left, only_right, counts)
 
 
 def pairs(rows: Rows, nodes: Nodes, explained: Explained) -> pa.Table:
-    """The ``pairs`` relation: the chosen pairs of nodes, and each exact copy with its leader."""
+    """The ``pairs`` relation: the chosen pairs of nodes, and each exact copy with its leader.
+
+    How many conflicts and near misses there were before some were chosen stands in the metadata of its schema.
+    """
     part = np.flatnonzero(nodes.of_row >= 0)
     copies = part[nodes.leader[nodes.of_row[part]] != part]
     leaders = nodes.leader[nodes.of_row[copies]]
@@ -91,7 +105,14 @@ def pairs(rows: Rows, nodes: Nodes, explained: Explained) -> pa.Table:
         },
         schema=frames.PAIRS,
     )
-    return table.take(pa.array(np.lexsort((right, left))))
+    counts = json.dumps(explained.found, sort_keys=True).encode()
+    return table.take(pa.array(np.lexsort((right, left)))).replace_schema_metadata({PAIRS_FOUND: counts})
+
+
+def found_of(pairs: pa.Table) -> dict[str, int]:
+    """How many conflicts and near misses (``distinct``) were found for this relation; empty where it does not say."""
+    counts: dict[str, int] = json.loads((pairs.schema.metadata or {}).get(PAIRS_FOUND, b"{}"))
+    return counts
 
 
 def clusters(rows: Rows, nodes: Nodes, explained: Explained, survivor_of: I64) -> pa.Table:
@@ -129,11 +150,19 @@ def clusters(rows: Rows, nodes: Nodes, explained: Explained, survivor_of: I64) -
     )
 
 
-def _is_worth_reading(rows: Rows, nodes: Nodes, found: Links, policy: Policy) -> Mask:
+def _conflicts_and_near_misses(found: Links, policy: Policy) -> dict[int, I64]:
+    """By verdict, the pairs that stay apart and were not looked at for the sake of a cluster only."""
+    is_near = found.jaccard >= policy.min_jaccard
+    return {
+        verdicts.CONFLICT: np.flatnonzero((found.verdict == verdicts.CONFLICT) & found.is_proposed),
+        verdicts.DISTINCT: np.flatnonzero((found.verdict == verdicts.DISTINCT) & found.is_proposed & is_near),
+    }
+
+
+def _is_worth_reading(rows: Rows, nodes: Nodes, found: Links, pairs: Mapping[int, I64]) -> Mask:
     keeps = np.isin(found.verdict, (verdicts.SAME, verdicts.CONTAINS, verdicts.SUPERSEDES))
     for verdict, count in ((verdicts.CONFLICT, CONFLICTS_PER_MEMORY), (verdicts.DISTINCT, NEAR_MISSES_PER_MEMORY)):
-        is_near = (found.jaccard >= policy.min_jaccard) | (verdict == verdicts.CONFLICT)
-        asked = np.flatnonzero((found.verdict == verdict) & found.is_proposed & is_near)
+        asked = pairs[verdict]
         nearest_first = asked[np.lexsort((found.right[asked], found.left[asked], -found.jaccard[asked]))]
         near = nearest_first[among_nearest(np.stack((found.left, found.right))[:, nearest_first], count)]
         if verdict == verdicts.DISTINCT:

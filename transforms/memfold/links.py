@@ -157,7 +157,7 @@ def _behind_walls(rows: Rows, nodes: Nodes, policy: Policy, pairs: I64) -> dict[
             held[at] = f"another session: {' / '.join(map(_named, sessions))}"
     count = len(rows.text)
     taken_back = np.isin(left * count + right, rows.rejected[0] * count + rows.rejected[1])
-    held.update(dict.fromkeys(np.flatnonzero(taken_back).tolist(), "taken back by a person"))
+    held.update(dict.fromkeys(np.flatnonzero(taken_back).tolist(), "kept apart by a person"))
     return held
 
 

@@ -232,9 +232,11 @@ _DIFFERENCES = (
 def _reason(corpus: Corpus, verdict: int, rows: tuple[int, int], only: tuple[list[int], list[int]]) -> str:
     words, classes = corpus.vocabulary.words, corpus.vocabulary.classes
     if verdict == SAME:
-        return "the same words" if _row(corpus, rows[0]) == _row(corpus, rows[1]) else "the same words in another order"
+        is_in_order = _row(corpus, rows[0]) == _row(corpus, rows[1])
+        return "only forms of words or fillers differ" if is_in_order else "the same words in another order"
     if verdict == CONTAINS:
-        return f"adds: {' '.join(words[token] for token in only[0] or only[1])}".removesuffix(": ")
+        added = " ".join(words[token] for token in only[0] or only[1])
+        return f"adds: {added}" if added else "says some of it twice"
     if verdict == SUPERSEDES:
         signs = [words[token] for token in (*only[0], *only[1]) if classes[token] & BIT["change"]]
         return f"the newer says that it changed: {', '.join(signs)}"

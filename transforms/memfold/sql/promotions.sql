@@ -107,7 +107,7 @@ choices as (
         t.jaccard,
         t.added_words,
         case
-            when b.memory_id is not null then 'a person took that merge back'
+            when b.memory_id is not null then 'a person keeps them apart'
             when not t.titles_agree then 'their titles differ'
             when t.is_stale then 'only a person keeps it there'
         end as obstacle
@@ -196,7 +196,7 @@ judged as (
         c.jaccard,
         c.added_words,
         case
-            when m.is_taken_back then 'qualifies for ' || p.promote_to || ', but a person took that back'
+            when m.is_taken_back then 'qualifies for ' || p.promote_to || ', but a person wants it to stay in its tier'
             when m.fixed is not null then 'qualifies for ' || p.promote_to || ', but is ' || m.fixed
             when c.obstacle is not null
                 then 'already stands in ' || p.promote_to || ' as ' || c.into_id || ', but ' || c.obstacle

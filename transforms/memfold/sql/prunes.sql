@@ -103,7 +103,7 @@ select
     l.superseded_by,
     case when l.is_taken_back then 'held' else l.reason end as reason,
     case
-        when l.is_taken_back then l.reason || ', but a person took a removal back'
+        when l.is_taken_back then l.reason || ', but a person wants to keep it'
         when h.memory_id <> l.unit_id then l.reason || ' with ' || l.unit_id
         else ''
     end as detail
