@@ -17,7 +17,7 @@ from typing import Any
 
 from memfold.errors import MemfoldError, PlanDamaged
 from memfold_flows import history
-from memfold_flows.runs import PLANNED_BY, RunDirectory, known_runs
+from memfold_flows.runs import OF_A_WHOLE_PLAN, PLANNED_BY, RunDirectory, known_runs
 from memfold_flows.stores import processes
 from memfold_flows.stores.base import MemoryStore
 from memfold_flows.stores.sessions import LEASE
@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 OpenStore = Callable[[str], MemoryStore]
 
 #: What only a plan that was sealed once has beside it.
-_OF_A_WHOLE_PLAN = ("manifest.json", "undo", "receipt.json", "undo.json")
 _RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 
 
@@ -100,7 +99,7 @@ def cut_short(folder: Path, now: datetime) -> list[Old]:
 def is_half_made(path: Path) -> bool:
     """Whether a directory is that of a plan that was never whole."""
     is_run = _RUN_ID.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
-    return bool(is_run) and not any((path / name).exists() for name in _OF_A_WHOLE_PLAN)
+    return bool(is_run) and not any((path / name).exists() for name in OF_A_WHOLE_PLAN)
 
 
 def _texts_of(run: RunDirectory) -> Old:

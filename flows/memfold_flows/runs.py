@@ -27,6 +27,8 @@ from memfold_flows.stores import processes, urls
 FORMAT = "memfold-run/1"
 #: Which process makes the plan, for as long as it is not sealed.
 PLANNED_BY = ".planned-by"
+#: What only a plan has that was whole once.
+OF_A_WHOLE_PLAN = ("manifest.json", "undo", "receipt.json", "undo.json")
 #: Where a text stands that a model wrote.
 _TEXTS_OF_A_MODEL = {"proposals": "content", "rewrites": "content", "plan": "new_content", "rewrite": "new_content"}
 ROWS_PER_PART = 4 * ROWS_PER_GROUP
@@ -347,6 +349,27 @@ def known_runs(folder: Path) -> list[RunDirectory]:
     return [run for _, _, run in sorted(found, key=lambda each: each[:2])]
 
 
+def unreadable_runs(folder: Path) -> list[Path]:
+    """The run directories of this folder that were whole once and cannot be read any more, oldest first."""
+    return [
+        path
+        for path in (sorted(folder.iterdir()) if folder.is_dir() else [])
+        if _was_whole(path) and not _is_readable(path)
+    ]
+
+
+def _was_whole(path: Path) -> bool:
+    return any((path / name).exists() for name in OF_A_WHOLE_PLAN)
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        _read_manifest(path)
+    except PlanDamaged:
+        return False
+    return True
+
+
 def find_run(reference: str, folder: Path, *, store: str | None = None, must_be_sure: bool = False) -> RunDirectory:
     """The run that a person means by a run id, a directory or ``latest``.
 
@@ -358,9 +381,14 @@ def find_run(reference: str, folder: Path, *, store: str | None = None, must_be_
     if reference == "latest":
         return _latest_run(folder, store=store, must_be_sure=must_be_sure)
     by_id = folder / reference
-    if Path(reference).name == reference and by_id.is_dir():
+    if Path(reference).name == reference not in ("", "..") and by_id.is_dir():
         run = RunDirectory.open(by_id)
     elif Path(reference).is_dir():
+        if not _was_whole(Path(reference)):
+            raise BadUsage(
+                f"{reference!r} is a folder, but no run directory: it has no manifest.json; nothing was written. "
+                "Name a run id, a directory or latest; memfold history STORE lists the runs of a store."
+            )
         run = RunDirectory.open(Path(reference))
     elif Path(reference).exists():
         raise BadUsage(f"{reference} is a file, not a run directory; name a run id, a directory or latest")
@@ -377,9 +405,16 @@ def _latest_run(folder: Path, *, store: str | None, must_be_sure: bool) -> RunDi
     stores = sorted({run.manifest.store for run in runs})
     if store is not None:
         runs = [run for run in runs if _is_same(run.manifest.store, store)]
+    unreadable = [path for path in unreadable_runs(folder) if not runs or path.name > runs[-1].path.name]
     if not runs:
         of_store = "" if store is None else f" of {store}"
-        raise BadUsage(f"there is no run{of_store} in {folder}; make one with: memfold plan STORE")
+        damaged = f" that can be read; {unreadable[-1]} is damaged" if unreadable else ""
+        raise BadUsage(f"there is no run{of_store} in {folder}{damaged}; make one with: memfold plan STORE")
+    if unreadable and must_be_sure:
+        raise BadUsage(
+            f"latest could mean {unreadable[-1].name}, which is damaged and cannot be read; nothing was written. "
+            f"Name the run that you mean: the newest that can be read is {runs[-1].run_id}."
+        )
     if store is None and must_be_sure and len(stores) > 1:
         raise BadUsage(
             f"latest could mean a run of {len(stores)} stores ({', '.join(stores)}); "

@@ -17,7 +17,7 @@ import typer
 from memfold.errors import BadUsage
 from memfold_flows import stores
 from memfold_flows.receipts import ExitCode
-from memfold_flows.runs import RunDirectory, find_run, new_run_id, runs_folder
+from memfold_flows.runs import RunDirectory, find_run, new_run_id, runs_folder, unreadable_runs
 from memfold_flows.stores.base import MemoryStore
 from memfold_flows.streams import LONGEST_LINE, in_short
 
@@ -37,7 +37,11 @@ def locate(reference: str, *, store: str | None, must_be_sure: bool = False) -> 
     if store is not None:
         with opening(store, {}) as opened:
             store = opened.url
-    return find_run(reference, runs_home(), store=store, must_be_sure=must_be_sure)
+    run = find_run(reference, runs_home(), store=store, must_be_sure=must_be_sure)
+    for path in unreadable_runs(runs_home()) if reference == "latest" else ():
+        if path.name > run.path.name:
+            warn(f"{path.name} is newer and damaged, so latest is {run.run_id}; memfold show {path} says what is wrong")
+    return run
 
 
 def ask(question: str, *, declined: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ import pytest
 from memfold.errors import BadUsage, PlanDamaged
 from memfold.frames import LOSSES, UNDO
 from memfold.memory import Memory
-from memfold_flows.runs import Manifest, RunDirectory, find_run, known_runs, new_run_id, runs_folder
+from memfold_flows.runs import Manifest, RunDirectory, find_run, known_runs, new_run_id, runs_folder, unreadable_runs
 from memfold_flows.stores.batches import memories_batch
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -245,6 +246,34 @@ def test_an_interrupted_plan_is_not_the_latest(make_run: MakeRun, tmp_path: Path
     RunDirectory.create(tmp_path / "runs" / "tuesday", "tuesday").write_snapshot(_memories("ann"))
 
     assert find_run("latest", tmp_path / "runs") == monday
+
+
+def test_a_damaged_run_that_is_newer_is_not_passed_over_where_nobody_looks(make_run: MakeRun, tmp_path: Path) -> None:
+    """Someone who says latest may mean that one; an older damaged run is nobody's latest."""
+    make_run("1-sunday").path.joinpath("manifest.json").write_text("{")
+    monday = make_run("2-monday")
+    assert find_run("latest", tmp_path / "runs", must_be_sure=True) == monday
+    make_run("3-tuesday").path.joinpath("manifest.json").write_text("{")
+
+    with pytest.raises(BadUsage, match=r"latest could mean 3-tuesday, which is damaged .* can be read is 2-monday"):
+        find_run("latest", tmp_path / "runs", must_be_sure=True)
+
+    assert find_run("latest", tmp_path / "runs") == monday
+    assert [path.name for path in unreadable_runs(tmp_path / "runs")] == ["1-sunday", "3-tuesday"]
+
+
+@pytest.mark.parametrize("reference", ["../..", ".", ""])
+def test_a_folder_that_is_no_run_is_said_to_be_none(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str
+) -> None:
+    """Whatever its name looks like; beside a run, a name may lead to it."""
+    monday = make_run("monday")
+    monkeypatch.chdir(monday.path / "snapshot")
+
+    with pytest.raises(BadUsage, match=f"^'{re.escape(reference)}' is a folder, but no run directory"):
+        find_run(reference, tmp_path / "runs")
+
+    assert find_run("..", tmp_path / "runs") == monday
 
 
 def _memories(*ids: str) -> pa.Table:

@@ -376,3 +376,19 @@ def _unplugged_after(calls: int, function: Callable[..., Any]) -> Callable[..., 
 def _days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
     later = terminal.now() + timedelta(days=days)
     monkeypatch.setattr(terminal, "now", lambda: later)
+
+
+def test_a_newer_run_that_is_damaged_is_named_where_latest_is_another(command: Command, tea: Kitchen) -> None:
+    """A person sees it; with --yes nothing is taken back on a guess."""
+    command("run", f"sqlite:{tea.path}", "--yes")
+    left = tea.ids
+    [first] = known_runs(terminal.runs_home())
+    second = terminal.runs_home() / "20991231T000000Z-abcdef"
+    shutil.copytree(first.path, second)
+    (second / "manifest.json").write_text("{")
+
+    shown, undone = command("show", "latest"), command("undo", "latest", "--yes")
+
+    assert f"{second.name} is newer and damaged, so latest is {first.run_id}" in shown.err
+    assert f"latest could mean {second.name}, which is damaged" in undone.err
+    assert (shown.code, undone.code, tea.ids) == (0, 2, left)

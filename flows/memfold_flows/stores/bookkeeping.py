@@ -290,8 +290,8 @@ class Bookkeeping:
         # The lease of a process that was killed is free at once: it writes no more, and the new number would stop it.
         if other != holder and other_until > (microseconds(now) or 0) and not has_ended(process):
             raise Transient(
-                f"run {other!r} holds this store until {from_microseconds(other_until):%H:%M:%S} UTC; "
-                f"nothing was written for {holder!r}. Try again then."
+                f"run {other!r} holds this store; nothing was written for {holder!r}. Try again once it has ended; "
+                f"one that was killed holds it until {from_microseconds(other_until):%H:%M:%S} UTC at most."
             )
         self._tables.write(
             f"insert into {self._of}lease (one, holder, fence, until, process) values (1, ?, ?, ?, ?) "
