@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import random
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,8 +19,9 @@ import pytest
 from memfold.policy import Policy
 from memfold_flows import leases, pipeline
 from memfold_flows.runs import RunDirectory
-from memfold_flows.stores import open_store, sqlite
-from memfold_flows.stores.sqlite_rows import unpack
+from memfold_flows.stores import open_store
+
+from .places import Place, PostgresqlPlace, SqlitePlace, remember_copies
 
 WRITER = Path(__file__).with_name("writer.py")
 WRITERS = ("ana", "ben", "cho", "dov")
@@ -33,7 +32,7 @@ OPEN_GATE = {"max_loss_fraction": 1.0, "max_rolling_loss_fraction": 1.0}
 class Passes:
     """Passes over one store, one after the other, and what each of them removed."""
 
-    path: Path
+    place: Place
     folder: Path
     runs: list[RunDirectory] = field(default_factory=list)
     most_removed: int = 0
@@ -43,9 +42,9 @@ class Passes:
         """Plan and apply under the lease, as ``memfold run --yes`` does."""
         run_id = f"night-{len(self.runs):03d}"
         run = RunDirectory.create(self.folder / run_id, run_id)
-        store = open_store(f"sqlite:{self.path}")
+        store = open_store(self.place.url)
         policy = Policy(as_of=_now(), session_recall=store.traits.session_recall, **OPEN_GATE)
-        with leases.held(store, lambda: open_store(f"sqlite:{self.path}"), run_id, clock=_now) as fence:
+        with leases.held(store, lambda: open_store(self.place.url), run_id, clock=_now) as fence:
             pipeline.plan(store, run, policy, clock=_now)
             receipt = pipeline.apply(store, run, clock=_now, fence=fence)
         store.close()
@@ -61,48 +60,52 @@ class Passes:
             gone = rows.filter(pa.compute.equal(rows["change"], "removed"))
             for memory_id, raw in zip(gone["memory_id"].to_pylist(), gone["raw"].to_pylist(), strict=True):
                 assert memory_id not in texts, f"{memory_id} was removed twice"
-                texts[memory_id] = unpack(raw)["content"]
+                texts[memory_id] = self.place.unpack(raw)["content"]
         return texts
 
 
-def test_four_agents_lose_nothing_to_passes_back_to_back(tmp_path: Path) -> None:
-    """Fifteen seconds, a pass that removes 2,000 rows."""
-    passes = _live(tmp_path, seconds=15, copies=2_000)
+@pytest.fixture(params=["postgresql", "sqlite"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty store of each database."""
+    if request.param == "sqlite":
+        return SqlitePlace(tmp_path)
+    return PostgresqlPlace(request.getfixturevalue("empty_database")())
 
-    assert len(passes.runs) >= 3
+
+def test_four_agents_lose_nothing_to_passes_back_to_back(place: Place, tmp_path: Path) -> None:
+    """Ten seconds, a pass that removes 2,000 rows."""
+    passes = _live(place, tmp_path, seconds=10, copies=2_000)
+
+    assert len(passes.runs) >= 2
     assert passes.most_removed >= 2_000
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_four_agents_lose_nothing_to_passes_that_remove_100_000_rows(tmp_path: Path) -> None:
+def test_four_agents_lose_nothing_to_passes_that_remove_100_000_rows(place: Place, tmp_path: Path) -> None:
     """A minute, over a store that is large enough for that."""
-    passes = _live(tmp_path, seconds=60, copies=100_000)
+    passes = _live(place, tmp_path, seconds=60, copies=100_000)
 
     assert passes.most_removed >= 100_000
 
 
-def _live(folder: Path, *, seconds: float, copies: int) -> Passes:
+def _live(place: Place, folder: Path, *, seconds: float, copies: int) -> Passes:
     """Let the writers and the passes run for so long, then hold what is there against what the writers were told."""
-    path = folder / "memories.db"
-    sqlite.init(path)
-    _remember_copies(path, copies * 21 // 20, of="the archive")
-    passes = Passes(path, folder)
-    with _writers(path, folder, seconds) as processes:
+    remember_copies(place, copies * 21 // 20, of="the archive")
+    passes = Passes(place, folder)
+    with _writers(place, folder, seconds) as processes:
         while any(process.poll() is None for process in processes):
             passes.make_one()
-            _remember_copies(path, max(100, copies // 20), of=f"pass {len(passes.runs)}")
+            remember_copies(place, max(100, copies // 20), of=f"pass {len(passes.runs)}")
         said = [process.communicate()[1] for process in processes]
         assert [process.returncode for process in processes] == [0] * len(WRITERS), said
-    _check(path, folder, passes)
+    _check(place, folder, passes)
     print(f"{len(passes.runs)} passes, {passes.most_removed:,} rows at most, held {passes.longest_hold_seconds:.2f} s")
     return passes
 
 
-def _check(path: Path, folder: Path, passes: Passes) -> None:
-    removed = passes.removed()
-    with closing(sqlite3.connect(path)) as connection:
-        there = dict(connection.execute("select memory_id, content from memories").fetchall())
+def _check(place: Place, folder: Path, passes: Passes) -> None:
+    removed, there = passes.removed(), place.contents()
     wrong, confirmed, longest = [], 0, 0.0
     for name in WRITERS:
         log = [json.loads(line) for line in (folder / f"{name}.log").read_text().splitlines()]
@@ -130,28 +133,21 @@ def _is_kept(memory_id: str, what: str, content: str, there: dict[str, str], rem
     return removed.get(memory_id) == content
 
 
-def _remember_copies(path: Path, count: int, *, of: str) -> None:
-    """Copies of a few texts, in a scope of their own and in small transactions, as an import would write them."""
-    dice = random.Random(of)
-    with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as connection:
-        for start in range(0, count, 5_000):
-            connection.execute("begin immediate")
-            connection.executemany(
-                "insert into memories (memory_id, scope, content, created_at) values (?, 'archive', ?, ?)",
-                [
-                    (f"{of}-{number}", f"Note {dice.randrange(count // 50 + 1)} of {of}", number)
-                    for number in range(start, min(start + 5_000, count))
-                ],
-            )
-            connection.execute("commit")
-
-
 @contextmanager
-def _writers(path: Path, folder: Path, seconds: float) -> Iterator[list[subprocess.Popen[str]]]:
+def _writers(place: Place, folder: Path, seconds: float) -> Iterator[list[subprocess.Popen[str]]]:
     processes = []
     try:
         for name in WRITERS:
-            command: list[Any] = [sys.executable, WRITER, path, folder / f"{name}.log", name, "team", seconds, 0.004]
+            command: list[Any] = [
+                sys.executable,
+                WRITER,
+                place.address,
+                folder / f"{name}.log",
+                name,
+                "team",
+                seconds,
+                0.004,
+            ]
             arguments = [str(each) for each in command]
             processes.append(subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True))
         yield processes
