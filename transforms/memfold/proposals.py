@@ -21,7 +21,7 @@ from memfold.policy import Policy
 from memfold.questions import Question, Row, is_same_day, label, said, taken_back
 from memfold.text import is_blank, read_corpus
 from memfold.verdicts import would_lose
-from memfold.veto import Objection
+from memfold.wording import Objection
 
 MERGES = ("same", "contains")
 _LONGEST_LABEL = 40

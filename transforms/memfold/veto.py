@@ -8,33 +8,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
+from memfold import bindings, turns
 from memfold.lexicon import BIT
 from memfold.text import is_blank
-from memfold.wording import LIGHT_WORDS, VALUE, WEEKDAYS, Matched, Reading, matched, read, sentences, stem
-
-#: What turns a sentence when it stands on one side only, and how that is called; a word has its first class.
-TURNS = {
-    "question": "question",
-    "negation": "negation",
-    "condition": "condition",
-    "limit": "limit",
-    "hedge": "hedge",
-    "modal": "modal",
-    "quantifier": "quantity",
-    "polarity": "polarity",
-    "change": "change",
-    "relative_day": "day",
-    "order": "order",
-    "disjunction": "choice",
-    "wish": "wish",
-    "direction": "direction",
-}
-TURNING = sum(BIT[name] for name in TURNS)
-
-#: Words across which nothing may move: what they turn is what stands on one side of them.
-FIXED = sum(BIT[name] for name in ("negation", "limit", "condition", "direction", "polarity", "order", "disjunction"))
+from memfold.turns import PAST, TURNING
+from memfold.wording import (
+    LIGHT_WORDS,
+    Matched,
+    Objection,
+    Reading,
+    Sides,
+    alone,
+    matched,
+    read,
+    sentences,
+    shown,
+    stem,
+)
 
 #: A sentence that starts so speaks of the one before it, which it may take back.
 POINTS_BACK = frozenset(
@@ -45,16 +36,6 @@ POINTS_BACK = frozenset(
 LIKE_ONE_SENTENCE = 0.6
 #: Texts that share less than this of the shorter one's words have nothing in common that could be checked.
 LEAST_IN_COMMON = 0.6
-#: Up to here a changed order leaves nothing to check it by.
-FEWEST_WORDS_TO_MOVE = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Objection:
-    """Why a proposal is refused: the check that refused it, and what it found."""
-
-    check: str
-    says: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +63,12 @@ def of_pair(one: str, other: str, *, same_day: bool = False) -> Look:
         if _adds_a_clause(longer, shorter):
             return Look(stays=side)
     both = matched(left, right)
-    objection = _differing(left, right, both) or _other_tense(left, right, both) or _moved(left, right, both)
+    objection = (
+        _differing(left, right, both)
+        or bindings.of_two_texts(one, other)
+        or turns.other_joint(left, right, both)
+        or _unanswered(left, right, both)
+    )
     return Look(objection, _says_more(left, right, both))
 
 
@@ -109,13 +95,13 @@ def of_union(one: str, other: str) -> Objection | None:
     if not (left.has_table and right.has_table):
         return Objection("language", UNKNOWN_LANGUAGE)
     both = matched(left, right)
-    sides = _alone(left, right, both)
-    kinds = [{kind for at in alone for kind in _kinds_of_fact(side, at)} for side, alone in sides]
+    sides = alone(left, right, both)
+    kinds = [{kind for at in places for kind in _kinds_of_fact(side, at)} for side, places in sides]
     if kinds[0] & kinds[1]:
         return Objection("facts", "each has a value of its own where the other has another")
-    if turned := _turning([(side, [at for at in alone if not side.is_fact(at)]) for side, alone in sides]):
+    if turned := turns.of_words([(side, [at for at in places if not side.is_fact(at)]) for side, places in sides]):
         return turned
-    return _too_little(left, right, both) or _moved(left, right, both)
+    return _too_little(left, right, both) or bindings.of_two_texts(one, other)
 
 
 def _too_little(left: Reading, right: Reading, both: Matched) -> Objection | None:
@@ -142,7 +128,7 @@ def of_text(text: str, sources: Sequence[str]) -> Objection | None:
         return Objection("missing", f"missing {', '.join(missing)}")
     if invented := _unheld([new], old):
         return Objection("invented", f"{', '.join(invented)} stands in no source")
-    return _reversed(new, old)
+    return bindings.of_one_text(text, sources)
 
 
 # -------------------------------------------------------------------------------------------------- whole sentences
@@ -191,38 +177,65 @@ TAKES_BACK = sum(BIT[name] for name in ("limit", "condition", "question", "hedge
 
 
 def _differing(left: Reading, right: Reading, both: Matched) -> Objection | None:
-    """What stands on one side only and carries a fact, turns the sentence, or is the one value in which they differ."""
-    sides = _alone(left, right, both)
+    """What stands on one side only and carries a fact or turns the sentence."""
+    sides = alone(left, right, both)
     names = left.names | right.names
-    facts = [[side.words[at] for at in alone if side.is_fact(at) or side.words[at] in names] for side, alone in sides]
+    facts = [[side.words[at] for at in places if side.is_fact(at) or side.words[at] in names] for side, places in sides]
     if any(facts):
-        return Objection("facts", f"facts differ: {_sides(facts)}")
-    if turned := _turning(sides):
-        return turned
+        return Objection("facts", f"facts differ: {shown(facts)}")
+    return turns.of_words(sides) or turns.other_tense(left, right, both)
+
+
+def _unanswered(left: Reading, right: Reading, both: Matched) -> Objection | None:
+    """Words of weight on one side only: the one value in which they differ, or more than they have in common."""
+    sides = alone(left, right, both)
     heavy = [
         [
             side.words[at]
-            for at in alone
+            for at in places
             if not side.is_light(at) and not side.kinds[at] & (BIT["negation"] | BIT["modal"])
         ]
-        for side, alone in sides
+        for side, places in sides
     ]
     if not any(heavy):
-        return _one_or_each(left, right) if not any(alone for _, alone in sides) else None
+        return turns.one_or_each(left, right) if not any(places for _, places in sides) else None
     if both.in_order >= LIKE_ONE_SENTENCE * max(len(left.words), len(right.words)):
-        return Objection("value", f"one sentence with other words in it: {_sides(heavy)}")
+        return Objection("value", f"one sentence with other words in it: {shown(heavy)}")
+    if not all(heavy):
+        added = [word for word in heavy[0] or heavy[1] if word not in HELPS]
+        # What is added may narrow the other, or speak of somebody else: a fake provider, a dog of his mother's.
+        return Objection("value", f"one says more, which may narrow the other: {' '.join(added)}") if added else None
     common = sum(not left.is_light(at) for at in both.left)
     if common < LEAST_IN_COMMON * (common + min(map(len, heavy))):
         return Objection("common", f"too little in common: {common} words")
+    return _in_one_place(sides, both)
+
+
+#: Helping verbs, which say nothing beside another verb.
+HELPS = frozenset(("get", "gets", "got", "being", "been"))
+
+
+def _in_one_place(sides: Sides, both: Matched) -> Objection | None:
+    """Where each has a word of its own beside the same word: the red wire is not the blue wire."""
+    partner = dict(both.pairs)
+    near = [
+        {
+            (place if index else partner.get(place), step): side.words[at]
+            for at in places
+            if not side.is_light(at)
+            for step in (-1, 1)
+            if (place := _next_of_weight(side, at, step)) is not None and place not in places
+        }
+        for index, (side, places) in enumerate(sides)
+    ]
+    for slot in sorted(near[0].keys() & near[1].keys(), key=str):
+        return Objection("value", f"other words in one place: {near[0][slot]} / {near[1][slot]}")
     return None
 
 
-def _alone(left: Reading, right: Reading, both: Matched) -> list[tuple[Reading, list[int]]]:
-    """Each side with the places of the words that nothing on the other answers to."""
-    return [
-        (side, [at for at in range(len(side.words)) if at not in answered])
-        for side, answered in ((left, both.left), (right, both.right))
-    ]
+def _next_of_weight(reading: Reading, at: int, step: int) -> int | None:
+    places = range(at + step, len(reading.words) if step > 0 else -1, step)
+    return next((place for place in places if not reading.is_light(place)), None)
 
 
 def _kinds_of_fact(reading: Reading, at: int) -> list[str]:
@@ -238,132 +251,6 @@ def _says_more(left: Reading, right: Reading, both: Matched) -> int:
         for side, answered in ((left, both.left), (right, both.right))
     ]
     return 0 if extra[0] == extra[1] else 1 if extra[0] else 2
-
-
-def _one_or_each(left: Reading, right: Reading) -> Objection | None:
-    """Where "Friday" against "Fridays" is all the difference, it is one."""
-    days = [[word for word in side.words if word in WEEKDAYS] for side in (left, right)]
-    return None if days[0] == days[1] else Objection("facts", f"facts differ: {_sides(days)}")
-
-
-def _turning(sides: Sequence[tuple[Reading, list[int]]]) -> Objection | None:
-    for name, label in TURNS.items():
-        words = [
-            [side.words[at] for at in alone if side.kinds[at] & BIT[name] and side.words[at] not in LIGHT_WORDS]
-            for side, alone in sides
-        ]
-        if name == "negation":
-            refused = [[side.words[at] for at in alone if side.words[at] in REFUSES] for side, alone in sides]
-            if len(words[0]) + len(refused[0]) == len(words[1]) + len(refused[1]) <= 1:
-                continue
-        if name == "modal" and (_must_both(*words) or _is_an_order(sides, words)):
-            continue
-        if name == "direction" and _leads_the_same_way(*words) and _before_a_time(sides):
-            continue
-        if any(words):
-            return Objection(label, f"{label} on one side or another: {_sides(words)}")
-    return None
-
-
-def _must_both(one: list[str], other: list[str]) -> bool:
-    return len(one) == len(other) == 1 and {*one, *other} <= {"must", "required", "mandatory", "obligatory"}
-
-
-def _is_an_order(sides: Sequence[tuple[Reading, list[int]]], words: Sequence[list[str]]) -> bool:
-    return sorted(map(len, words)) == [0, 1] and any(_tells_you(*side) for side in sides)
-
-
-def _tells_you(side: Reading, alone: list[int]) -> bool:
-    """Whether the one word that stands here alone is the "should" of "you should", which an order says without it."""
-    return any(at and side.words[at - 1 : at + 1] == ("you", "should") for at in alone)
-
-
-#: What says no without a word of negation.
-REFUSES = frozenset(("frozen", "blocked", "banned", "forbidden", "prohibited", "suspended", "halted", "disallowed"))
-
-
-def _leads_the_same_way(one: list[str], other: list[str]) -> bool:
-    return (
-        {*one, *other} <= {"after", "from", "since"}
-        or (not other and set(one) <= {"to"})
-        or (not one and set(other) <= {"to"})
-    )
-
-
-def _before_a_time(sides: Sequence[tuple[Reading, list[int]]]) -> bool:
-    """Whether "after" and "from" stand before a time of day: before anything else they are two words."""
-    return all(
-        at + 1 < len(side.words) and bool(side.kinds[at + 1] & BIT["time"])
-        for side, alone in sides
-        for at in alone
-        if side.kinds[at] & BIT["direction"] and side.words[at] != "to"
-    )
-
-
-def _other_tense(left: Reading, right: Reading, both: Matched) -> Objection | None:
-    """Where one says what was, and the other what is."""
-    past = [[word for word in side.words if word in PAST] for side in (left, right)]
-    pairs = [(left.words[at], right.words[there]) for at, there in both.pairs]
-    changed = [pair for pair in pairs if pair[0] != pair[1] and sum(word.endswith("ed") for word in pair) == 1]
-    if changed:
-        return Objection("tense", f"{changed[0][0]} / {changed[0][1]}")
-    return Objection("tense", f"tense differs: {_sides(past)}") if bool(past[0]) != bool(past[1]) else None
-
-
-PAST = frozenset(("was", "were", "had", "did"))
-
-
-def _moved(left: Reading, right: Reading, both: Matched) -> Objection | None:
-    """Where words that both have stand in another order: whether that may change who does what to whom."""
-    words = [pair for pair in both.pairs if not left.joins(pair[0]) or left.kinds[pair[0]] & FIXED]
-    if _is_in_order(words) or _is_one_time_moved(left, both):
-        return None
-    if left.keeps_its_order or right.keeps_its_order or len(words) < FEWEST_WORDS_TO_MOVE:
-        return Objection("order", "the same words in an order that may carry the fact")
-    for at, there in both.pairs:
-        if left.kinds[at] & FIXED and (_crossed(words, at, there) or _turns_another(left, right, at, there)):
-            return Objection("order", f"words moved to the other side of {left.words[at]}")
-    for (a, b), (c, d) in combinations(words, 2):
-        if b > d and _are_alike(left, a, c):
-            return Objection("order", f"{left.words[a]} and {left.words[c]} changed places")
-    for pivot, there in both.pairs:
-        went = any(a < pivot and b > there for a, b in words)
-        came = any(a > pivot and b < there for a, b in words)
-        if went and came:
-            return Objection("order", f"what stands before and behind {left.words[pivot]} changed places")
-    return None
-
-
-def _is_in_order(pairs: Sequence[tuple[int, int]]) -> bool:
-    places = [there for _, there in pairs]
-    return places == sorted(places)
-
-
-def _is_one_time_moved(left: Reading, both: Matched) -> bool:
-    """Whether nothing but the only date or time of a text stands elsewhere."""
-    others = [pair for pair in both.pairs if not left.kinds[pair[0]] & (BIT["date"] | BIT["time"])]
-    return len(both.pairs) - len(others) == 1 and _is_in_order(others)
-
-
-def _are_alike(reading: Reading, one: int, other: int) -> bool:
-    """Whether two words are values of one kind, or both names: such are not to change places."""
-    kinds = reading.kinds[one] & VALUE, reading.kinds[other] & VALUE
-    return bool(kinds[0] & kinds[1]) or (not any(kinds) and reading.is_fact(one) and reading.is_fact(other))
-
-
-def _crossed(words: Sequence[tuple[int, int]], at: int, there: int) -> bool:
-    return any((a < at) != (b < there) for a, b in words if a != at)
-
-
-def _turns_another(left: Reading, right: Reading, at: int, there: int) -> bool:
-    """Whether a negation or limit has another word behind it."""
-    behind = left.words[at + 1 : at + 2], right.words[there + 1 : there + 2]
-    return bool(left.kinds[at] & (BIT["negation"] | BIT["limit"])) and behind[0] != behind[1]
-
-
-def _sides(words: Sequence[Sequence[str]]) -> str:
-    one, other = (" ".join(side) for side in words)
-    return f"{one} / {other}" if one and other else one or other
 
 
 # ------------------------------------------------------------------------------------------------ rewritten texts
@@ -403,11 +290,3 @@ MERELY_JOINING = BIT["function"] | BIT["conjunction"] | BIT["coordinator"] | BIT
 
 #: "has no dogs" is read as "does not have dogs".
 NOT = {"no": "not"}
-
-
-def _reversed(new: Reading, sources: Sequence[Reading]) -> Objection | None:
-    """Where a source's own words stand in another order, that order must be one that carries no fact."""
-    for source in sources:
-        if objection := _moved(source, new, matched(source, new)):
-            return objection
-    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -19,6 +20,14 @@ LIGHT_WORDS = frozenset(
     ("of", "with", "on", "you", "ever", "he", "she", "they", "it", "its", "his", "her", "their", "name", "be",
      "have", "do", "are", "is", "was")
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why a proposal is refused: the check that refused it, and what it found."""
+
+    check: str
+    says: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,12 @@ class Reading:
 
     def joins(self, at: int) -> bool:
         """Whether this word only joins others."""
-        return (bool(self.kinds[at] & JOINING) and not self.is_fact(at)) or self.words[at] in LIGHT_WORDS
+        joins = self.kinds[at] & JOINING and not self.says_how_often(at)
+        return (bool(joins) and not self.is_fact(at)) or self.words[at] in LIGHT_WORDS
+
+    def says_how_often(self, at: int) -> bool:
+        """Whether this word is an adverb such as "weekly", which joins nothing."""
+        return bool(self.kinds[at] & BIT["adjunct"]) and not self.kinds[at] & ~(BIT["adjunct"] | BIT["time_word"])
 
     def is_light(self, at: int) -> bool:
         """Whether nothing is said by leaving this word out: it joins others, or names whom all memories are about."""
@@ -112,6 +126,24 @@ def matched(left: Reading, right: Reading) -> Matched:
             free.remove(place)
             pairs.append((at, place))
     return Matched(tuple(gap for gap in gaps if gap[0] or gap[1]), tuple(sorted(pairs)), in_order)
+
+
+#: The two texts, each with the places of the words that nothing in the other answers to.
+Sides = Sequence[tuple[Reading, list[int]]]
+
+
+def alone(left: Reading, right: Reading, both: Matched) -> Sides:
+    """Each side with the places of the words that nothing on the other answers to."""
+    return [
+        (side, [at for at in range(len(side.words)) if at not in answered])
+        for side, answered in ((left, both.left), (right, both.right))
+    ]
+
+
+def shown(words: Sequence[Sequence[str]]) -> str:
+    """What each side has, for a person."""
+    one, other = (" ".join(side) for side in words)
+    return f"{one} / {other}" if one and other else one or other
 
 
 def _forms(left: Reading, right: Reading) -> tuple[list[str], list[str]]:
