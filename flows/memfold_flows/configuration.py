@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from memfold_flows import sections, settings, terminal
-from memfold_flows.flags import THRESHOLDS, flag_of
+from memfold_flows import settings, terminal
+from memfold_flows.flags import THRESHOLDS
 from memfold_flows.sections import EVO_NAMES, FILE, SECTIONS, dotted
 from memfold_flows.stores import urls
 from memfold_flows.stores.base import StoreTraits
@@ -21,10 +19,10 @@ MEANINGS: dict[str, str] = {name: text for name, (_, text) in THRESHOLDS.items()
     "tables": "Tables of your own: the column of each field, by the name of the table.",
     "proposer": "The model that may propose, and what it may cost; its key is read from the environment only.",
     "rolling_days": "The days over which losses are added up.",
-    "min_overlap": "Share of the smaller text's words in common that makes a pair worth judging. min_jaccard is enough as well; "
-    "in groups of up to exact_join_rows memories, so are two words that are half of the smaller text (for conflicts).",
-    "min_jaccard": "Share of all words of two texts in common that makes them worth judging, and from which a pair left alone is "
-    "shown as a near miss. min_overlap is enough for judging as well.",
+    "min_overlap": "Share of the smaller text's words in common that makes a pair worth judging. min_jaccard is enough "
+    "as well; in groups of up to exact_join_rows memories, so are two words that are half of the smaller text.",
+    "min_jaccard": "Share of all words of two texts in common that makes them worth judging, and from which a pair "
+    "left alone is shown as a near miss. min_overlap is enough for judging as well.",
     "exact_join_rows": "Scopes of more memories than this find their pairs by MinHash.",
     "bands": "MinHash: how many bands.",
     "rows_per_band": "MinHash: hashes in each band.",
@@ -84,11 +82,12 @@ def in_force(flags: Mapping[str, Any]) -> list[Setting]:
     """
     chosen = settings.load(flags)
     chosen.policy(as_of=datetime.now(UTC), traits=StoreTraits(places=frozenset(), promotes=True))
-    path = Path(FILE)
-    lines = sections.lines(path.read_text(encoding="utf-8")) if path.is_file() else {}
     values = _values(chosen)
     preset = settings.PRESETS.get(flags.get("preset") or chosen.preset, {})
-    return [Setting(_place(name), values[name], _origin(name, flags, lines, preset)) for name in _order(values)]
+    return [
+        Setting(_place(name), values[name], chosen.origins.of(_PLACES.get(name, name), preset))
+        for name in _order(values)
+    ]
 
 
 def schema() -> dict[str, Any]:
@@ -136,19 +135,6 @@ def _order(values: Mapping[str, Any]) -> list[str]:
     in_sections = [name for names in SECTIONS.values() for name in names]
     first = [name for name in ("store", "preset", "enabled", "cron") if name in values]
     return [*first, *in_sections, *(name for name in values if name not in {*first, *in_sections})]
-
-
-def _origin(name: str, flags: Mapping[str, Any], lines: Mapping[str, int], preset: Mapping[str, Any]) -> str:
-    if flags.get(name) is not None:
-        return flag_of(name)
-    variable = settings.PREFIX + name.upper()
-    if name not in _PLACES and os.environ.get(variable):
-        return variable
-    # The loss limit has a place of its own beside what PraisonAI knows.
-    for place in (_PLACES.get(name, name), f"memory.consolidation.{name}"):
-        if place in lines:
-            return f"{FILE}:{lines[place]}"
-    return "preset" if name in preset else "default"
 
 
 def _place(name: str) -> str:

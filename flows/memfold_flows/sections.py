@@ -91,16 +91,16 @@ def dotted(name: str) -> str:
 _IN_SECTIONS = {dotted(name): name for names in SECTIONS.values() for name in names} | EVO_NAMES
 
 
-def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a file with each setting under its plain name.
+def flattened(values: Mapping[str, Any], places: Mapping[str, int]) -> dict[str, Any]:
+    """The content of a file with each setting under its plain name; ``places`` has the line of each name in it.
 
     Raises:
         BadUsage: a section is none, has a name that does not belong there, or a setting stands in two places.
     """
     flat: dict[str, Any] = {}
-    for place, name, value in _settings(values):
+    for place, name, value in _settings(values, places):
         if name in flat:
-            raise BadUsage(f"{FILE} sets {name} twice, also as {place}; nothing was done. Keep one.")
+            raise BadUsage(f"{_at(place, places)} sets {name} twice, also as {place}; nothing was done. Keep one.")
         flat[name] = value
     return flat
 
@@ -110,8 +110,10 @@ def lines(text: str) -> dict[str, int]:
     return {_IN_SECTIONS.get(place, place): line for place, line in _lines(yaml.compose(text, Loader=yaml.SafeLoader))}
 
 
-def refuse_repeated(text: str) -> None:
-    """Refuse a file in which a name stands twice in one place, of which YAML would take the last.
+def places(text: str) -> dict[str, int]:
+    """The line of each name in a file, with all that it stands in; a file where one stands twice is refused.
+
+    YAML itself would take the last.
 
     Raises:
         BadUsage: there is such a name.
@@ -121,37 +123,49 @@ def refuse_repeated(text: str) -> None:
         if place in seen:
             raise BadUsage(f"{place} stands twice in {FILE}, on line {seen[place]} and line {line}; nothing was done")
         seen[place] = line
+    return seen
 
 
 def nearest(name: str, known: Collection[str]) -> str:
     """What a person may have meant, as the end of a message."""
+    return nearest_in("", name, known)
+
+
+def nearest_in(section: str, name: str, known: Collection[str]) -> str:
+    """The same for a name in a section; what the section is called makes no two names alike."""
+    within = f"{section}." if section else ""
     found = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
-    return f"; did you mean {found[0]}?" if found else f"; known are {', '.join(sorted(known))}"
+    return f"; did you mean {within}{found[0]}?" if found else f"; known are {', '.join(sorted(known))}"
 
 
-def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def _at(place: str, places: Mapping[str, int]) -> str:
+    return f"{FILE}:{places[place]}" if place in places else FILE
+
+
+def _settings(values: Mapping[str, Any], places: Mapping[str, int]) -> Iterator[tuple[str, str, Any]]:
     """Each setting of a file: where it stands, its plain name, its value. What stands outside of sections first."""
     outside = {place: value for place, value in values.items() if place not in SECTIONS}
-    inside = {f"{section}.{name}": value for section, name, value in _inside(values)}
+    inside = {f"{section}.{name}": value for section, name, value in _inside(values, places)}
     for place, value in (outside | inside).items():
         if place in inside or place.startswith("retention."):
             if place not in _IN_SECTIONS:
                 section = place.split(".", 1)[0]
                 known = [each for each in _IN_SECTIONS if each.startswith(f"{section}.")]
                 said = nearest(place, known if difflib.get_close_matches(place, known, cutoff=0.75) else _IN_SECTIONS)
-                raise BadUsage(f"unknown setting {place!r} in {FILE}{said}; nothing was done")
+                raise BadUsage(f"{_at(place, places)}: unknown setting {place!r}{said}; nothing was done")
             yield place, _IN_SECTIONS[place], value
         else:
             yield place, place, value
 
 
-def _inside(values: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def _inside(values: Mapping[str, Any], places: Mapping[str, int]) -> Iterator[tuple[str, str, Any]]:
     for section in SECTIONS:
         if section not in values:
             continue
         inner = values[section]
         if not isinstance(inner, dict):
-            raise BadUsage(f"{section} in {FILE} must hold names and values, got {inner!r}; nothing was done")
+            said = f"{section} must hold names and values, got {inner!r}"
+            raise BadUsage(f"{_at(section, places)}: {said}; nothing was done")
         for name, value in inner.items():
             yield section, str(name), value
 

@@ -26,13 +26,14 @@ from memfold.convergence import Schedule
 from memfold.errors import BadUsage
 from memfold.policy import Policy
 from memfold_flows import sections
-from memfold_flows.proposer.options import KEY_VARIABLE, ProposerOptions
+from memfold_flows.origins import PREFIX, Origins
+from memfold_flows.proposer.options import KEY_VARIABLE, Embeddings, ProposerOptions
+from memfold_flows.setting_errors import explain
 from memfold_flows.stores import urls
 from memfold_flows.stores.base import StoreTraits
 
 logger = logging.getLogger(__name__)
 
-PREFIX = "MEMFOLD_"
 FILE = sections.FILE
 
 #: Settings by the name of a system: they stand where nothing else is set. evo caps its scopes; a scope far above the
@@ -90,6 +91,7 @@ class Settings:
     tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: The model that may propose; None where there is none.
     proposer: ProposerOptions | None = None
+    origins: Origins = field(default_factory=Origins, compare=False)
 
     def policy(self, *, as_of: datetime, traits: StoreTraits) -> Policy:
         """The thresholds in force for a pass over a store of this kind, without those that it has no use for.
@@ -108,7 +110,7 @@ class Settings:
                 **{**self.thresholds, **dict.fromkeys(without)},
             )
         except ValueError as error:
-            raise BadUsage(f"{error}; nothing was planned") from error
+            raise BadUsage(f"{self.origins.before(str(error))}; nothing was planned") from error
 
     def without_effect(self, traits: StoreTraits) -> tuple[str, ...]:
         """The thresholds that are set although a store of this kind moves no memory from tier to tier."""
@@ -129,14 +131,16 @@ def load(flags: Mapping[str, Any]) -> Settings:
     _refuse_unknown_variables(os.environ)
     given = {name: value for name, value in flags.items() if value is not None}
     try:
+        origins = Origins.read(given)
         sources = _SettingsSources(**given)
         values = sources.model_dump()
     except ValidationError as error:
-        raise BadUsage(_explain(error)) from None
+        raise BadUsage(explain(error, origins, _KNOWN)) from None
     except yaml.YAMLError as error:
         raise BadUsage(f"{FILE} is not YAML ({' '.join(str(error).split())}); nothing was done") from None
     except (SettingsError, TypeError, ValueError) as error:
         raise BadUsage(f"{FILE} must hold one name: value a line ({error}); nothing was done") from None
+    _refuse_unknown_fields(values["tables"], origins)
     chosen_preset = values.pop("preset")
     preset = PRESETS.get(chosen_preset, {})
     values |= {name: value for name, value in preset.items() if name not in sources.model_fields_set}
@@ -145,7 +149,7 @@ def load(flags: Mapping[str, Any]) -> Settings:
     try:
         when = Schedule(**schedule)
     except ValueError as error:
-        raise BadUsage(f"{error}; nothing was done") from None
+        raise BadUsage(f"{origins.before(str(error))}; nothing was done") from None
     proposer = sources.proposer  # type: ignore[attr-defined]
     values.pop("proposer")
     return Settings(
@@ -162,6 +166,7 @@ def load(flags: Mapping[str, Any]) -> Settings:
         cron=consolidation["cron"],
         tables=values.pop("tables"),
         thresholds=values,
+        origins=origins,
     )
 
 
@@ -210,11 +215,13 @@ class _File(YamlConfigSettingsSource):
     """``memfold.yaml``: settings in sections or not, the loss limit also under ``memory.consolidation``."""
 
     def __call__(self) -> dict[str, Any]:
-        if (file := Path(FILE)).is_file():
-            sections.refuse_repeated(file.read_text(encoding="utf-8"))
-        values = sections.flattened(super().__call__())
+        file = Path(FILE)
+        places = sections.places(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        values = sections.flattened(super().__call__(), places)
         if isinstance(store := values.get("store"), str) and urls.without_password(store) != store:
-            raise BadUsage(f"store in {FILE} holds a password; nothing was done. Set PGPASSWORD instead")
+            raise BadUsage(
+                f"{FILE}:{places['store']}: store holds a password; nothing was done. Set PGPASSWORD instead"
+            )
         memory = values.get("memory")
         consolidation = memory.get("consolidation") if isinstance(memory, dict) else None
         if not isinstance(consolidation, dict) or consolidation.get("max_loss_fraction") is None:
@@ -310,6 +317,14 @@ _SettingsSources = create_model(
 )
 #: What may stand at the top of the file.
 NAMES = frozenset(_SettingsSources.model_fields) | frozenset(sections.SECTIONS)
+#: What may stand in each section that has names of its own.
+_KNOWN = {
+    "": NAMES,
+    "memory": frozenset(_Memory.model_fields),
+    "memory.consolidation": frozenset(_Consolidation.model_fields),
+    "proposer": frozenset(ProposerOptions.model_fields),
+    "proposer.embeddings": frozenset(Embeddings.model_fields),
+}
 _SCHEDULE = tuple(when.name for when in fields(Schedule))
 _PROMOTES = tuple(name for name in _FIELDS if name.startswith("promote_min_"))
 
@@ -318,28 +333,24 @@ def _no_promotion(traits: StoreTraits) -> str:
     return f"this store moves no memory from tier to tier{traits.no_promotion and f' ({traits.no_promotion})'}"
 
 
+def fields_of_tables() -> tuple[str, ...]:
+    """The fields of a memory that a table of people's own may have a column for."""
+    from memfold_flows.stores.mapping import OPTIONS
+
+    return tuple(name for name in OPTIONS if name != "table")
+
+
+def _refuse_unknown_fields(tables: Mapping[str, Mapping[str, str]], origins: Origins) -> None:
+    for table, columns in tables.items():
+        for name in sorted(columns.keys() - set(fields_of_tables())):
+            place = f"tables.{table}.{name}"
+            said = sections.nearest_in(f"tables.{table}", name, fields_of_tables())
+            raise BadUsage(f"{origins.of(place)}: {place} names no field of a memory{said}; nothing was done")
+
+
 def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
     known = {PREFIX + name.upper() for name in _FIELDS} | _OTHER_VARIABLES
     for name in sorted(environment):
         if name.upper().startswith(PREFIX) and name.upper() not in known:
             said = sections.nearest(name.upper(), known)
             raise BadUsage(f"unknown environment variable {name}{said}; nothing was done")
-
-
-def _explain(error: ValidationError) -> str:
-    problems = []
-    for problem in error.errors(include_url=False):
-        place = problem["loc"] if problem["loc"][0] in _NESTED else problem["loc"][:1]
-        name = ".".join(map(str, place)) or "a setting"
-        if problem["type"] == "extra_forbidden":
-            known = {f"proposer.{each}" for each in ProposerOptions.model_fields} if place[0] == "proposer" else NAMES
-            problems.append(f"unknown setting {name!r} in {FILE}{sections.nearest(name, known)}")
-        elif place[0] == "proposer":  # an address may hold a password
-            problems.append(f"{name} {problem['msg'].removeprefix('Value error, ')}")
-        else:
-            said = problem["msg"].removeprefix("Input ").removeprefix("Value error, ").replace("'", "")
-            problems.append(f"{name} {said}, got {problem['input']!r}")
-    return f"{'; '.join(problems)}; nothing was done"
-
-
-_NESTED = ("memory", "proposer")

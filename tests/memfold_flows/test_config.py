@@ -77,14 +77,28 @@ def test_config_names_a_preset_only_where_nothing_else_is_set(folder: Path) -> N
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("gate: {max_loss: 0.1}", r"unknown setting 'gate\.max_loss' in memfold\.yaml; did you mean gate\.max_lo"),
-        ("gates: {max_loss_fraction: 0.1}", "unknown setting 'gates' in memfold.yaml; did you mean gate"),
+        (
+            "gate: {max_loss: 0.1}",
+            r"memfold.yaml:1: unknown setting 'gate\.max_loss'; did you mean gate\.max_lo",
+        ),
+        ("gates: {max_loss_fraction: 0.1}", "memfold.yaml:1: unknown setting 'gates'; did you mean gate"),
         ("gate: {keep_undo_days: 1}", "unknown setting 'gate.keep_undo_days'.*retention.keep_undo_days"),
-        ("gate: 0.1", "gate in memfold.yaml must hold names and values, got 0.1"),
-        ("max_loss_fraction: 0.1\ngate: {max_loss_fraction: 0.2}", "sets max_loss_fraction twice"),
-        ("gate: {max_loss_fraction: 2}", "max_loss_fraction must be a number in"),
-        ("gate: {max_loss_fraction: lots}", "max_loss_fraction should be a valid number"),
+        ("gate: 0.1", "memfold.yaml:1: gate must hold names and values, got 0.1"),
+        ("max_loss_fraction: 0.1\ngate: {max_loss_fraction: 0.2}", "yaml:2 sets max_loss_fraction twice"),
+        ("gate:\n  max_loss_fraction: 2", "^memfold.yaml:2: max_loss_fraction must be a number in"),
+        ("gate:\n\n  max_loss_fraction: lots", "^memfold.yaml:3: max_loss_fraction should be a valid number"),
+        ("schedule:\n  replay_threshold: 0", "^memfold.yaml:2: replay_threshold must be a whole number"),
         ("store: postgresql://ann:secret@db/memories", "holds a password; nothing was done"),
+        ("\nproposer:\n  model: m", "^memfold.yaml:2: proposer.url Field required"),
+        (
+            "proposer:\n  url: http://x/v1\n  model: m\n  max_calls: secret",
+            "^memfold.yaml:4: proposer.max_calls should",
+        ),
+        ("proposer: {url: 'http://x/v1', model: m, api_key: secret}", "proposer.api_key.*Set MEMFOLD_PROPOSER_KEY"),
+        ("proposer: {url: 'http://x/v1', model: m, max_call: 3}", "did you mean proposer.max_calls"),
+        ("proposer: {url: 'http://x/v1', model: m, embeddings: {modell: 3}}", "did you mean proposer.embeddings.model"),
+        ("memory: {consolidation: {crom: 0 3 * * *}}", "did you mean memory.consolidation.cron"),
+        ("tables: {notes: {idd: x, content: y}}", "memfold.yaml:1: tables.notes.idd.*did you mean tables.notes.id"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(folder: Path, text: str, says: str) -> None:
@@ -94,6 +108,33 @@ def test_a_setting_that_cannot_be_is_refused(folder: Path, text: str, says: str)
     with pytest.raises(BadUsage, match=says) as refused:
         configuration.in_force({})
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("MEMFOLD_MAX_LOSS_FRACTION", "lots", "MEMFOLD_MAX_LOSS_FRACTION: max_loss_fraction should be a valid number"),
+        ("MEMFOLD_MAX_LOSS_FRACTION", "2", "MEMFOLD_MAX_LOSS_FRACTION: max_loss_fraction must be a number in"),
+        ("memfold_bands", "0", "memfold_bands: bands must be a whole number of at least 1"),
+        ("MEMFOLD_PROPOSER", "{secret", "MEMFOLD_PROPOSER: proposer should be a valid dictionary"),
+        ("MEMFOLD_PROPOSER_API_KEY", "secret", "did you mean MEMFOLD_PROPOSER_KEY"),
+    ],
+)
+def test_a_variable_that_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str) -> None:
+    """As it is spelled in the environment, so that it can be found there."""
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(BadUsage, match=says) as refused:
+        configuration.in_force({})
+    assert "secret" not in str(refused.value)
+
+
+def test_an_option_that_cannot_be_is_named(folder: Path) -> None:
+    """A flag wins over the file, so the file is not to blame."""
+    (folder / "memfold.yaml").write_text("gate: {max_loss_fraction: 0.2}\n")
+
+    with pytest.raises(BadUsage, match=r"^--max-loss-fraction: max_loss_fraction must be a number in"):
+        configuration.in_force({"max_loss_fraction": 3.0})
 
 
 def test_every_setting_has_a_section_a_meaning_and_a_place_in_the_schema() -> None:

@@ -126,10 +126,6 @@ def _declared(table: str) -> dict[str, str]:
     from memfold_flows import settings
 
     columns = settings.load({}).tables.get(table, {})
-    for name in columns:
-        if name not in OPTIONS or name == "table":
-            known = ", ".join(known for known in OPTIONS if known != "table")
-            raise BadUsage(f"tables.{table} in {settings.FILE} names no field with {name!r}; known: {known}")
     return {("memory_id" if name == "id" else name): column for name, column in columns.items()}
 
 

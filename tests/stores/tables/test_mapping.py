@@ -96,7 +96,7 @@ def test_columns_may_stand_in_the_settings_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "memfold.yaml").write_text(
         "tables:\n  notes: {id: note_id, content: body, scope: [user_id, agent_id], tags: labels}\n"
-        "  facts: {id: n, content: text, scope: }\n  odd: {id: n, colour: red}\n"
+        "  facts: {id: n, content: text, scope: }\n"
     )
 
     assert read_mapping({"table": "notes"}).scope == ("user_id", "agent_id")
@@ -104,5 +104,8 @@ def test_columns_may_stand_in_the_settings_file(tmp_path, monkeypatch):
     assert read_mapping({"table": "facts"}).scope == ()
     assert read_mapping(NOTES).columns == {"memory_id": "note_id", "content": "body"}
     assert read_mapping({"table": "others"}).is_own
-    with pytest.raises(BadUsage, match=r"tables.odd in memfold.yaml names no field with 'colour'; known: id, content"):
+    (tmp_path / "memfold.yaml").write_text("tables:\n  odd: {id: n, colour: red}\n")
+    with pytest.raises(
+        BadUsage, match=r"memfold.yaml:2: tables.odd.colour names no field of a memory; known are .*, con"
+    ):
         read_mapping({"table": "odd"})
