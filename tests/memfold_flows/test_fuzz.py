@@ -124,6 +124,8 @@ class Memories(RuleBasedStateMachine):
     def edit(self, data: st.DataObject, decision: str) -> None:
         assert self.planned is not None
         ids = self.planned.read("plan")["memory_id"].to_pylist()
+        if not ids:  # an erasure took the last of them out of it
+            return
         decisions = {data.draw(st.sampled_from(ids)): decision}
         run = self._new_run()
         try:
