@@ -121,12 +121,12 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a run: the plan, the gate, what was written."""
-    from memfold_flows import commands
+    from memfold_flows import showing
 
     if html is not None:
-        commands.write_page(run, store=store, html=html, as_json=as_json)
+        showing.write_page(run, store=store, html=html, as_json=as_json)
         return
-    commands.show(run, store=store, as_json=as_json)
+    showing.show(run, store=store, as_json=as_json)
 
 
 @_command("export")
@@ -140,9 +140,9 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Print the plan as JSONL, one line per memory: id, scope, action, into, reason (with or without --json)."""
-    from memfold_flows import commands
+    from memfold_flows import showing
 
-    commands.export(run, store=store, as_csv=as_csv)
+    showing.export(run, store=store, as_csv=as_csv)
 
 
 @_command("edit")

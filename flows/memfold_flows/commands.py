@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import logging
 import secrets
 import shutil
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import typer
 
 from memfold.convergence import Schedule
 from memfold.errors import BadUsage
-from memfold_flows import leases, pipeline, progress, settings, steps, stores, terminal
+from memfold_flows import leases, pipeline, progress, settings, showing, steps, stores, terminal
 from memfold_flows import scopes as scope_names
 from memfold_flows.receipts import ExitCode, PlanReport
 from memfold_flows.runs import RunDirectory, known_runs, new_run_id
@@ -27,10 +24,9 @@ from memfold_flows.stores import urls
 from memfold_flows.stores.base import MemoryStore
 from memfold_flows.stores.undo_units import Selection
 from memfold_flows.streams import count, in_short
-from memfold_flows.terminal import ask, json_text, locate, moment, opening, print_json, runs_home, say, warn
+from memfold_flows.terminal import ask, is_archive, locate, moment, opening, print_json, runs_home, say, warn
 
 _SHOWN_AFTER_PLAN = 6
-_SHOWN_ON_REQUEST = 25
 _LONGEST_NAME = 120
 
 # The command line says what a person should know; without a handler of its own, logging would say it a second time.
@@ -61,56 +57,7 @@ def plan(
         if as_json:
             print_json(planned.report.as_json())
         else:
-            show_plan(planned.run, planned.report, most=_SHOWN_AFTER_PLAN)
-
-
-def show(reference: str, *, store: str | None, as_json: bool) -> None:
-    """Show a run: its plan, and what was written of it."""
-    run = locate(reference, store=store)
-    run.verify()
-    receipt, undone = run.read_json("receipt.json"), run.read_json("undo.json")
-    report = steps.read_report(run, store=run.manifest.store)
-    if as_json:
-        print_json({"plan": report.as_json(), "receipt": receipt, "undo": undone})
-        return
-    history = [f"applied at {receipt['ended_at']}: {_in_brief(receipt)}"] if receipt else []
-    history += [f"undone at {each['ended_at']}: {_undone_in_brief(each)}" for each in _undos(undone)]
-    show_plan(run, report, most=_SHOWN_ON_REQUEST, history=history, can_undo=run.wrote and not _is_undone(undone))
-
-
-def write_page(reference: str, *, store: str | None, html: Path, as_json: bool) -> None:
-    """Write a run as one page that a browser shows without a network."""
-    from memfold_flows.report import page
-
-    run = locate(reference, store=store)
-    page.write(run, html)
-    if as_json:
-        print_json({"run_id": run.run_id, "html": str(html.absolute())})
-    else:
-        say(f"wrote run {run.run_id} to {html}; it holds the texts of memories")
-
-
-def export(reference: str, *, store: str | None, as_csv: bool) -> None:
-    """Print the plan as JSONL, one line per memory, or as CSV with the texts and a column to decide in."""
-    run = locate(reference, store=store)
-    run.verify()
-    names = {"memory_id": "id", "scope": "scope", "action": "action", "into_id": "into", "reason": "reason"}
-    rows = run.read("plan", list(names)).select(list(names)).rename_columns(list(names.values()))
-    if as_csv:
-        _export_csv(run, rows)
-        return
-    for batch in rows.to_batches(max_chunksize=10_000):
-        sys.stdout.writelines(json_text(row) + "\n" for row in batch.to_pylist())
-
-
-def _export_csv(run: RunDirectory, rows: pa.Table) -> None:
-    texts = run.read("snapshot", ["memory_id", "content"])
-    text_of = dict(zip(texts["memory_id"].to_pylist(), texts["content"].to_pylist(), strict=True))
-    table = csv.DictWriter(sys.stdout, [*rows.column_names, "text", "into_text", "decision"], lineterminator="\n")
-    table.writeheader()
-    for batch in rows.to_batches(max_chunksize=10_000):
-        for row in batch.to_pylist():
-            table.writerow(row | {"text": text_of.get(row["id"]), "into_text": text_of.get(row["into"])})
+            showing.show_plan(planned.run, planned.report, most=_SHOWN_AFTER_PLAN)
 
 
 def apply(
@@ -131,7 +78,7 @@ def apply(
         report = steps.read_report(run, store=run.manifest.store)
         if report.writable and not yes:
             if not as_json:
-                show_plan(run, report, most=_SHOWN_AFTER_PLAN)
+                showing.show_plan(run, report, most=_SHOWN_AFTER_PLAN)
             ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {run.run_id}")
         _apply(opened, run, as_json=as_json, quiet=quiet)
 
@@ -175,7 +122,7 @@ def run(
         quiet=quiet,
     ) as planned:
         if not as_json:
-            show_plan(planned.run, planned.report, most=_SHOWN_AFTER_PLAN)
+            showing.show_plan(planned.run, planned.report, most=_SHOWN_AFTER_PLAN)
         if planned.report.writable and not yes:
             ask("Write this plan?", declined=f"declined; nothing was written. The plan stays: {planned.run.run_id}")
         _apply(planned.store, planned.run, as_json=as_json, fence=planned.fence, quiet=quiet)
@@ -195,7 +142,7 @@ def undo(
     if receipt:
         run.require_undo_data()
     url = (receipt or {}).get("written_to") or run.manifest.store
-    with opening(url, {"in_place": True} if _is_archive(url) else {}) as opened:
+    with opening(url, {"in_place": True} if is_archive(url) else {}) as opened:
         _require_written(opened, run)
         if not yes:
             part = in_short(str(selection), _LONGEST_NAME)
@@ -328,7 +275,7 @@ def _target(url: str, *, out: Path | None, in_place: bool) -> dict[str, Any]:
     """Where an archive is written: the options for its store."""
     if out is not None and in_place:
         raise BadUsage("--out and --in-place exclude each other; nothing was written")
-    if not _is_archive(url):
+    if not is_archive(url):
         if out is not None or in_place:
             shown = urls.without_password(url)
             raise BadUsage(
@@ -341,11 +288,6 @@ def _target(url: str, *, out: Path | None, in_place: bool) -> dict[str, Any]:
             "Say where to write: --out FILE for a new archive, or --in-place to rewrite this one."
         )
     return {"in_place": True} if out is None else {"out": str(out.absolute())}
-
-
-def _is_archive(url: str) -> bool:
-    kind = stores.KINDS.get(urls.parse(url).scheme)
-    return kind is not None and "in_place" in kind.options()
 
 
 def _require_written(store: MemoryStore, run: RunDirectory) -> None:
@@ -365,16 +307,6 @@ def _newest_applied(run: RunDirectory) -> str:
     return ""
 
 
-def show_plan(
-    run: RunDirectory, report: PlanReport, *, most: int, history: Sequence[str] = (), can_undo: bool = False
-) -> None:
-    """Show a plan to a person, with at most so many entries of each kind."""
-    from memfold_flows import console, views
-
-    is_archive = _is_archive(report.store)
-    console.show_plan(report, views.look(run, most=most), is_archive=is_archive, history=history, can_undo=can_undo)
-
-
 def _warn_of_unfinished(store: MemoryStore, *, but: str = "") -> None:
     """Say which other runs of a store began to write and did not end, and how to end them."""
     from memfold_flows import history
@@ -382,21 +314,3 @@ def _warn_of_unfinished(store: MemoryStore, *, but: str = "") -> None:
     for past in history.runs_of(store):
         if past.is_in_the_middle and past.run_id != but:
             warn(history.what_to_do(past, store=store.url, runs_folder=runs_home()))
-
-
-def _undos(undone: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    return [] if undone is None else [*undone.get("earlier", []), undone]
-
-
-def _is_undone(undone: Mapping[str, Any] | None) -> bool:
-    return undone is not None and undone["is_whole"]
-
-
-def _undone_in_brief(undone: Mapping[str, Any]) -> str:
-    of = Selection(undone["scope"], undone["memory_id"])
-    return undone["state"] if of.is_all else f"{undone['state']}, only {in_short(str(of), _LONGEST_NAME)}"
-
-
-def _in_brief(receipt: Mapping[str, Any]) -> str:
-    counts = ", ".join(f"{receipt[name]} {name}" for name in ("merged", "pruned", "promoted"))
-    return f"{receipt['state']}; {counts}; {len(receipt['drifted'])} drifted"

@@ -1,44 +1,46 @@
 """What the terminal shows: like a good diff, the verdict first, then what matters most, then what to type next.
 
-Memory text is shown here and nowhere else; its control characters are made visible, so that no text can act on the
-terminal.
+Memory text is shown here and nowhere else, made legible first.
 """
 
 from __future__ import annotations
 
-import difflib
-import math
-import re
-import shlex
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from memfold_flows import legible, next_steps
+from memfold_flows.legible import LONGEST_TEXT, id_in_short, scope_name, shortened, visible
 from memfold_flows.proposer.report import ModelReport
-from memfold_flows.receipts import LossLimit, PlanReport, Receipt, ScopeTally, State, UndoReceipt
-from memfold_flows.scopes import readable
+from memfold_flows.receipts import PlanReport, Receipt, ScopeTally, State, Totals, UndoReceipt, total
 from memfold_flows.stores.base import Drift
 from memfold_flows.streams import LONGEST_LINE, count, in_short
 from memfold_flows.views import RunView, Section, Shown, ShownCluster, ShownPair
 
-_LONGEST_TEXT = 400
-_LONGEST_NAME = 120
 _SCOPES_SHOWN = 30
+_IDS_NAMED = 6
+#: From this width on, an id has a column in which a UUID fits, and scopes have one for the strict loss.
+_WIDE = 80
+_LONGEST_ID = 40
 _DRIFTS_SHOWN = 20
-# A word with the space behind it; scripts without spaces go sign by sign.
-_WORDS = re.compile(r"([\u2e80-\u9fff\uf900-\ufaff]|[^\s\u2e80-\u9fff\uf900-\ufaff]+)(\s*)")
 
 
 def show_plan(
-    report: PlanReport, view: RunView, *, is_archive: bool, history: Sequence[str] = (), can_undo: bool = False
+    report: PlanReport,
+    view: RunView,
+    *,
+    is_archive: bool,
+    history: Sequence[str] = (),
+    can_undo: bool = False,
+    is_shown: bool = False,
 ) -> None:
     """The plan of a run: verdict, scopes, what folds, what leaves, what stays apart and why.
 
-    ``history`` says what was done with it since, one line each.
+    ``history`` says what was done with it since, one line each; ``is_shown``: this is what ``memfold show`` shows.
     """
     console = _console()
     _print_heading(console, report)
@@ -57,7 +59,8 @@ def show_plan(
     _print_pairs(console, "conflicts: both stay, look at them", view.conflicts)
     _print_pairs(console, "near misses: alike, left alone", view.near_misses)
     _print_rows(console, "wait for the next pass", view.waits)
-    _print_next(console, _after_plan(report, is_archive=is_archive, is_new=not history, can_undo=can_undo))
+    ways = next_steps.after_plan(report, is_archive=is_archive, is_new=not history, can_undo=can_undo)
+    _print_next(console, [*ways, *next_steps.to_read_on(report.run_id, is_shown=is_shown)])
 
 
 def show_receipt(receipt: Receipt) -> None:
@@ -79,18 +82,14 @@ def show_receipt(receipt: Receipt) -> None:
             f"{count(receipt.transactions, 'transaction', 'transactions')}, "
             f"the write lock was held {receipt.longest_hold_seconds:.2f} s at most"
         )
-    _print_next(console, _after_apply(receipt))
+    _print_next(console, next_steps.after_apply(receipt))
 
 
 def show_undo(receipt: UndoReceipt) -> None:
     """What an undo gave back, and what it could not."""
     console = _console()
     report = receipt.report
-    of = (
-        f"run {receipt.run_id}"
-        if receipt.of.is_all
-        else f"{_visible(in_short(str(receipt.of), _LONGEST_NAME))} of run {receipt.run_id}"
-    )
+    of = f"run {receipt.run_id}" if receipt.of.is_all else f"{id_in_short(str(receipt.of))} of run {receipt.run_id}"
     if report.already_undone_at is not None:
         console.print(Text(f"{of} was undone at {report.already_undone_at:%Y-%m-%d %H:%M} UTC already"))
     else:
@@ -112,7 +111,7 @@ def show_undo(receipt: UndoReceipt) -> None:
 def say(text: str) -> None:
     """Lines on standard output."""
     for line in text.split("\n"):
-        _console().print(Text(_visible(in_short(line, LONGEST_LINE))), soft_wrap=True)
+        _console().print(Text(visible(in_short(line, LONGEST_LINE))), soft_wrap=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -121,18 +120,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for column in columns:
         shown.add_column(column, overflow="fold")
     for row in rows:
-        shown.add_row(*(Text(_visible(in_short(cell, _LONGEST_TEXT))) for cell in row))
+        shown.add_row(*(Text(visible(in_short(cell, LONGEST_TEXT))) for cell in row))
     _console().print(shown)
-
-
-def scope_name(scope: str) -> str:
-    """A scope as a person reads it."""
-    return _visible(in_short(readable(scope), _LONGEST_NAME)) if scope else "(no scope)"
-
-
-def id_in_short(memory_id: str) -> str:
-    """An id as a person reads it; ``--json`` has it whole."""
-    return _visible(in_short(memory_id, _LONGEST_NAME))
 
 
 def _console() -> Console:
@@ -140,12 +129,11 @@ def _console() -> Console:
 
 
 def _print_heading(console: Console, report: PlanReport) -> None:
-    line = f"plan {report.run_id}  {_visible(report.store)}  as of {report.as_of:%Y-%m-%d %H:%M} UTC"
+    line = f"plan {report.run_id}  {visible(report.store)}  as of {report.as_of:%Y-%m-%d %H:%M} UTC"
     console.print(Text(line, "dim"), soft_wrap=True)
 
 
 def _print_verdict(console: Console, report: PlanReport) -> None:
-    totals = report.totals
     styles = {
         "accepted": "bold green",
         "nothing to do": "bold",
@@ -153,6 +141,22 @@ def _print_verdict(console: Console, report: PlanReport) -> None:
         "refused": "bold red",
     }
     line = Text(report.verdict.upper(), styles[report.verdict])
+    memories = count(report.totals.entries_before, "memory", "memories")
+    if report.verdict == "partly accepted":
+        parts = f"{len(report.refused)} of {count(len(report.scopes), 'scope', 'scopes')} refused"
+        line.append(f"  {memories}, {parts}", "not bold")
+        accepted = [scope for scope in report.scopes if scope.accepted]
+        line.append(f"\n  to be written: {_in_counts(total(accepted))}", "not bold")
+        line.append(f"\n  refused, so it stays as it is: {_in_counts(total(report.refused))}", "not bold")
+    else:
+        line.append(f"  {memories}: {_in_counts(report.totals)}", "not bold")
+        line.append("; nothing of it will be written" if report.refused else "", "not bold")
+    console.print(line)
+    for scope in report.refused:
+        _print_refusal(console, scope)
+
+
+def _in_counts(totals: Totals) -> str:
     counts = [
         f"{totals.merged} to merge",
         f"{totals.pruned} to leave",
@@ -160,10 +164,7 @@ def _print_verdict(console: Console, report: PlanReport) -> None:
         *([f"{totals.held} held"] if totals.held else []),
         *([f"{totals.waits} to wait"] if totals.waits else []),
     ]
-    line.append(f"  {count(totals.entries_before, 'memory', 'memories')}: {', '.join(counts)}", "not bold")
-    console.print(line)
-    for scope in report.refused:
-        _print_refusal(console, scope)
+    return ", ".join(counts)
 
 
 def _print_refusal(console: Console, scope: ScopeTally) -> None:
@@ -173,7 +174,7 @@ def _print_refusal(console: Console, scope: ScopeTally) -> None:
         f"with copies and expired ones {_percent(scope.loss_fraction_strict)} ({scope.lost_strict})"
     )
     for line in (*scope.refused, figures):
-        console.print(Padding(Text(_visible(in_short(line, _LONGEST_TEXT))), (0, 0, 0, 2), expand=False))
+        console.print(Padding(Text(visible(in_short(line, LONGEST_TEXT))), (0, 0, 0, 2), expand=False))
 
 
 def _print_scopes(console: Console, scopes: Sequence[ScopeTally]) -> None:
@@ -182,7 +183,8 @@ def _print_scopes(console: Console, scopes: Sequence[ScopeTally]) -> None:
     columns |= {title: name for title, name in optional.items() if any(getattr(scope, name) for scope in scopes)}
     shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     shown.add_column("scope", overflow="fold", min_width=16, max_width=40)
-    for title in (*columns, "loss", "strict"):
+    losses = {"loss": "loss_fraction"} | ({"strict": "loss_fraction_strict"} if console.width >= _WIDE else {})
+    for title in (*columns, *losses):
         shown.add_column(title, justify="right", no_wrap=True)
     shown.add_column("gate", no_wrap=True)
     in_order = sorted(scopes, key=lambda scope: (scope.accepted, -scope.changes, -scope.held, scope.scope))
@@ -190,8 +192,7 @@ def _print_scopes(console: Console, scopes: Sequence[ScopeTally]) -> None:
         shown.add_row(
             Text(scope_name(scope.scope)),
             *(str(getattr(scope, name)) for name in columns.values()),
-            _percent(scope.loss_fraction),
-            _percent(scope.loss_fraction_strict),
+            *(_percent(getattr(scope, name)) for name in losses.values()),
             Text("ok", "green") if scope.accepted else Text("refused", "red"),
         )
     console.print()
@@ -202,12 +203,12 @@ def _print_scopes(console: Console, scopes: Sequence[ScopeTally]) -> None:
 
 def _print_left_alone(console: Console, left_alone: Mapping[str, int]) -> None:
     for why, rows in sorted(left_alone.items()):
-        console.print(Text(f"left alone: {count(rows, 'row', 'rows')}: {_visible(why)}", "yellow"), soft_wrap=True)
+        console.print(Text(f"left alone: {count(rows, 'row', 'rows')}: {visible(why)}", "yellow"), soft_wrap=True)
 
 
 def _print_model(console: Console, report: ModelReport | None) -> None:
     if report is not None:
-        console.print(Text(_visible(f"model: {report.in_words()}")), soft_wrap=True)
+        console.print(Text(visible(f"model: {report.in_words()}")), soft_wrap=True)
 
 
 def _print_clusters(console: Console, clusters: Section[ShownCluster]) -> None:
@@ -218,34 +219,28 @@ def _print_clusters(console: Console, clusters: Section[ShownCluster]) -> None:
         for member in cluster.members:
             is_copy = member.reason == "copy"  # its differences say nothing
             text = _text(member) if is_copy else _marked(console, member.text, survivor.text, "red")
-            lines.append(_line("-", "red", member, text, member.reason if is_copy else _why(member)))
+            lines.append(_line("-", "red", member, text, legible.why(member)))
         if cluster.new_text is not None:
-            lines.append(_line("+", "green", survivor, Text(_shortened(cluster.new_text)), "its text from now on"))
-        console.print(_grid(lines))
+            lines.append(_line("+", "green", survivor, Text(shortened(cluster.new_text)), "its text from now on"))
+        _print_lines(console, lines)
         if cluster.folded > len(cluster.members):
             console.print(Text(f"  and {cluster.folded - len(cluster.members)} more like it", "dim"))
 
 
 def _print_rows(console: Console, title: str, rows: Section[Shown]) -> None:
     _print_title(console, title, rows)
-    console.print(_grid([_line("·", "", row, _text(row), _why(row)) for row in rows.items]))
+    if rows.items:
+        _print_lines(console, [_line("·", "", row, _text(row), legible.why(row)) for row in rows.items])
 
 
 def _print_pairs(console: Console, title: str, pairs: Section[ShownPair]) -> None:
     _print_title(console, title, pairs)
     for pair in pairs.items:
-        newer = {"left": pair.left.memory_id, "right": pair.right.memory_id}.get(pair.newer or "")
-        newer = None if newer is None else in_short(newer, _LONGEST_NAME)
-        has_newer = newer is not None and pair.verdict in ("conflict", "supersedes")
-        why = f"{pair.verdict}: {pair.why}" + (f"; newer: {newer}" if has_newer else "")
-        console.print(
-            _grid(
-                [
-                    _line("~", "yellow", pair.left, _marked(console, pair.left.text, pair.right.text, "yellow")),
-                    _line("~", "yellow", pair.right, _marked(console, pair.right.text, pair.left.text, "yellow"), why),
-                ]
-            )
-        )
+        left = _marked(console, pair.left.text, pair.right.text, "yellow")
+        right = _marked(console, pair.right.text, pair.left.text, "yellow")
+        why = legible.why_apart(pair)
+        lines = [_line("~", "yellow", pair.left, left), _line("~", "yellow", pair.right, right, why)]
+        _print_lines(console, lines)
 
 
 def _print_drifts(console: Console, title: str, drifts: Sequence[Drift]) -> None:
@@ -253,7 +248,7 @@ def _print_drifts(console: Console, title: str, drifts: Sequence[Drift]) -> None
         return
     console.print(Text(f"\n{title} ({len(drifts)})", "bold"))
     for drift in drifts[:_DRIFTS_SHOWN]:
-        why = _visible(in_short(drift.why, _LONGEST_TEXT))
+        why = visible(in_short(drift.why, LONGEST_TEXT))
         console.print(Text(f"  {id_in_short(drift.memory_id)}: {why}"), soft_wrap=True)
     if len(drifts) > _DRIFTS_SHOWN:
         console.print(Text(f"  and {len(drifts) - _DRIFTS_SHOWN} more (all with --json)", "dim"))
@@ -263,6 +258,10 @@ def _print_title(console: Console, title: str, section: Section[object]) -> None
     if section.total:
         shown = len(section.items)
         of = f"{section.total}" if shown == section.total else f"{shown} of {section.total}"
+        if section.left_out:
+            found = section.total + section.left_out
+            kept = f"{shown} of {found}" if shown == section.total else f"{of} that the run keeps, of {found}"
+            of = f"{kept} found"
         console.print(Text(f"\n{title} ({of})", "bold"))
 
 
@@ -279,47 +278,6 @@ def _print_edits(console: Console, edits: Mapping[str, str]) -> None:
             named = ", ".join(map(id_in_short, ids[:_IDS_NAMED]))
             more = f" and {len(ids) - _IDS_NAMED} more" if len(ids) > _IDS_NAMED else ""
             console.print(Text(f"changed by a person: {named}{more} {says}"))
-
-
-_IDS_NAMED = 6
-
-
-def _after_plan(report: PlanReport, *, is_archive: bool, is_new: bool, can_undo: bool) -> list[tuple[str, str]]:
-    lines = []
-    target = " --in-place" if is_archive else ""
-    if report.writable and is_new:
-        lines.append((f"memfold apply {report.run_id}{target}", "write exactly this plan"))
-        lines.append((f"memfold edit {report.run_id} --reject ID", "change it: what stays after all"))
-    elif report.edits and is_new:
-        lines.append((f"memfold apply {report.run_id}{target}", "remember what was decided"))
-    if can_undo:
-        lines.append((f"memfold undo {report.run_id}", "take it back"))
-    lines += _ways_on("plan", report.limit, report.refused)
-    lines.append((f"memfold show {report.run_id}", "more of it; with --html report.html as a page to read"))
-    lines.append((f"memfold export {report.run_id}", "all of it, one JSON line per memory"))
-    return lines
-
-
-def _after_apply(receipt: Receipt) -> list[tuple[str, str]]:
-    lines = _ways_on("plan", receipt.limit, receipt.refused)
-    if receipt.drifted:
-        lines.append((f"memfold plan {quoted(receipt.store)}", "plan again what drifted"))
-    if receipt.totals.merged + receipt.totals.pruned + receipt.totals.promoted:
-        lines.append((f"memfold undo {receipt.run_id}", "take it back"))
-    return lines
-
-
-def _ways_on(command: str, limit: LossLimit, refused: Sequence[ScopeTally]) -> list[tuple[str, str]]:
-    """The two ways past the loss limit, each on top of the scopes and flags of the first call."""
-    over = limit.exceeded_by(refused)
-    if not over:
-        return []
-    enough = min(math.ceil(max(limit.loss_of(scope) for scope in over) * 100) / 100, 1.0)
-    again = f"memfold {command} ..."
-    return [
-        (f"{again} --on-excess fit", "the same call, up to the limit; the rest waits for the next pass"),
-        (f"{again} --max-loss-fraction {enough:g}", "the same call, allowing this loss, once you have looked"),
-    ]
 
 
 def _headline(receipt: Receipt) -> Text:
@@ -350,74 +308,62 @@ def _headline(receipt: Receipt) -> Text:
             "not bold",
         )
     if receipt.written_to is not None:
-        line.append(f"; written to {_visible(receipt.written_to)}", "not bold")
+        line.append(f"; written to {visible(receipt.written_to)}", "not bold")
     return line
 
 
-def _line(mark: str, style: str, memory: Shown, text: Text, why: str = "") -> tuple[Text, Text, Text]:
-    if why:
-        text.append(f"  [{_visible(in_short(why, _LONGEST_TEXT))}]", "dim")
-    return Text(mark, style), Text(id_in_short(memory.memory_id), "dim"), text
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One memory: a mark, its id, its text, and why."""
+
+    mark: Text
+    memory_id: Text
+    text: Text
+    why: Text
 
 
-def _grid(lines: Iterable[tuple[Text, Text, Text]]) -> Table:
-    grid = Table.grid(padding=(0, 1))
+def _line(mark: str, style: str, memory: Shown, text: Text, why: str = "") -> _Line:
+    said = f"({visible(in_short(why, LONGEST_TEXT))})" if why else ""
+    return _Line(Text(mark, style), Text(id_in_short(memory.memory_id), "dim"), text, Text(said, "dim"))
+
+
+def _print_lines(console: Console, lines: Sequence[_Line]) -> None:
+    """Memories below each other; a reason that does not fit behind its text stands below it."""
+    most = _LONGEST_ID if console.width >= _WIDE else _LONGEST_ID // 2
+    ids = min(max((line.memory_id.cell_len for line in lines), default=0), most)
+    room = console.width - ids - len("=  ")
+    grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold", max_width=24)
+    grid.add_column(overflow="fold", max_width=ids)
     grid.add_column(overflow="fold")
     for line in lines:
-        grid.add_row(*line)
-    return grid
-
-
-def _why(memory: Shown) -> str:
-    return ": ".join(part for part in (memory.reason, memory.detail) if part)
+        fits = line.text.cell_len + len("  ") + line.why.cell_len <= room
+        between = "" if not (line.text and line.why) else "  " if fits else "\n"
+        grid.add_row(line.mark, line.memory_id, Text.assemble(line.text, between, line.why))
+    console.print(grid)
 
 
 def _text(memory: Shown) -> Text:
     if memory.text is None:
         return Text("(text no longer kept)", "dim")
-    return Text(_shortened(memory.text))
+    return Text(shortened(memory.text))
 
 
 def _marked(console: Console, text: str | None, other: str | None, style: str) -> Text:
     """The text, with the words that the other lacks in colour, or in brackets where there is no colour."""
     if text is None or other is None:
         return Text("(text no longer kept)", "dim")
-    own, theirs = (_WORDS.findall(_shortened(each)) for each in (text, other))
-    words, other_words = ([word for word, _ in each] for each in (own, theirs))
+    has_colour = console.color_system is not None and not console.no_color
     marked = Text()
-    for tag, _, _, start, end in difflib.SequenceMatcher(None, other_words, words, autojunk=False).get_opcodes():
-        run = "".join(word + space for word, space in own[start:end])
-        if tag == "equal" or not run:
-            marked.append(run)
-        elif console.color_system:
-            marked.append(run, f"bold {style}")
+    for run in legible.compared(text, other):
+        if not run.differs:
+            marked.append(run.text)
+        elif has_colour:
+            marked.append(run.text, f"bold {style}")
         else:
-            marked.append(f"[-{run.rstrip()}-]{' ' if run.endswith(' ') else ''}")
+            marked.append(f"[-{run.text.rstrip()}-]{' ' if run.text.endswith(' ') else ''}")
     return marked
-
-
-def _shortened(text: str) -> str:
-    shown = _visible(" ".join(text.split()))
-    return shown if len(shown) <= _LONGEST_TEXT else shown[:_LONGEST_TEXT] + " …"
-
-
-def _visible(text: str) -> str:
-    """The text with control, invisible and direction-changing characters spelled out."""
-    return "".join(
-        f"\\u{ord(sign):04x}" if unicodedata.category(sign) in ("Cc", "Cs") or sign in _INVISIBLE else sign
-        for sign in text
-    )
-
-
-_INVISIBLE = set("\u200b\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def _percent(fraction: float) -> str:
     return f"{fraction:.1%}"
-
-
-def quoted(store: str) -> str:
-    """A store as it is typed after a command."""
-    return shlex.quote(_visible(store))

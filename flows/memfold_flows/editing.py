@@ -38,11 +38,11 @@ def edit(
     if as_json:
         terminal.print_json(report.as_json())
         return
-    from memfold_flows import commands
+    from memfold_flows import showing
 
     counts = ", ".join(f"{name} {len(ids)}" for name, ids in _by_decision(decisions).items())
     terminal.say(f"edited from {first.run_id}: {counts}; that plan stays as it is\n")
-    commands.show_plan(run, report, most=_SHOWN)
+    showing.show_plan(run, report, most=_SHOWN)
 
 
 def _decisions(first: RunDirectory, named: dict[Decision, Sequence[str]], source: Path | None) -> dict[str, Decision]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
-from memfold_flows import console, erasure, terminal
+from memfold_flows import console, erasure, legible, terminal
 from memfold_flows.stores import KINDS, urls
 from memfold_flows.streams import count
 
@@ -22,7 +22,7 @@ def forget(url: str, ids: Sequence[str], *, with_survivor: bool, yes: bool, as_j
     with terminal.opening(url, options) as store:
         meant = erasure.look_up(store, list(dict.fromkeys(ids)), with_survivor=with_survivor)
         if not yes:
-            named = ", ".join(map(console.id_in_short, sorted({each for memory in meant for each in memory.ids})))
+            named = ", ".join(map(legible.id_in_short, sorted({each for memory in meant for each in memory.ids})))
             terminal.ask(
                 f"Erase {named} from {store.url} and all runs? It cannot be taken back.",
                 declined="declined; nothing was erased",
@@ -44,7 +44,7 @@ def forget(url: str, ids: Sequence[str], *, with_survivor: bool, yes: bool, as_j
 
 def _show(forgotten: erasure.Forgotten) -> None:
     ids = sorted({each for memory in forgotten.memories for each in memory.ids})
-    console.say(f"forgotten: {', '.join(map(console.id_in_short, ids))}")
+    console.say(f"forgotten: {', '.join(map(legible.id_in_short, ids))}")
     console.say(
         f"{len(forgotten.removed)} erased from {forgotten.store}, "
         f"{count(forgotten.replay_entries, 'replay entry', 'replay entries')}, "
@@ -53,7 +53,7 @@ def _show(forgotten: erasure.Forgotten) -> None:
     for memory in forgotten.memories:
         if memory.survivor in forgotten.survivors:
             console.say(
-                f"{console.id_in_short(memory.id)} went into {console.id_in_short(memory.survivor)}, which stands "
+                f"{legible.id_in_short(memory.id)} went into {legible.id_in_short(memory.survivor)}, which stands "
                 "and may say the same; "
                 "--with-survivor erases it too"
             )

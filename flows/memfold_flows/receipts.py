@@ -162,6 +162,11 @@ class PlanReport:
         return total(self.scopes)
 
     @property
+    def to_be_written(self) -> Totals:
+        """What an apply would do: a refused scope counts as it is."""
+        return total([scope if scope.accepted else scope.left_alone() for scope in self.scopes])
+
+    @property
     def verdict(self) -> str:
         """accepted, refused, partly accepted or nothing to do."""
         if self.refused:
@@ -178,6 +183,7 @@ class PlanReport:
             "as_of": self.as_of.isoformat(),
             **asdict(self.limit),
             **asdict(self.totals),
+            "to_be_written": asdict(self.to_be_written),
             "scopes": _plain(self.scopes),
             "held_back": _plain(self.held_back),
             "left_alone": self.left_alone,

@@ -102,7 +102,7 @@ def _standing(scope: str, found: Due, state: ScopeState, schedule: Schedule) -> 
 def _print(
     url: str, scopes: Sequence[ScopeStanding], past: Sequence[history.PastRun], waiting: Sequence[WaitingPlan]
 ) -> None:
-    from memfold_flows import console
+    from memfold_flows import console, legible
 
     number = sum(each.due.should_consolidate for each in scopes)
     last = f"the last run that wrote is {past[0].run_id}" if past else "no run has written to it yet"
@@ -114,7 +114,7 @@ def _print(
         console.say(f"and {len(scopes) - _SHOWN} more scopes (all with --json)")
     for each in scopes[:_SHOWN]:
         if each.due.refusal:
-            console.say(f"\nrefused last time: {console.scope_name(each.scope)}: {each.due.refusal}")
+            console.say(f"\nrefused last time: {legible.scope_name(each.scope)}: {each.due.refusal}")
     for run in past:
         if run.is_in_the_middle:
             console.say("\n" + history.what_to_do(run, store=url, runs_folder=terminal.runs_home()))
@@ -122,7 +122,7 @@ def _print(
         console.say(f"\nwaits for review: plan {plan.run_id} of {plan.created_at:%Y-%m-%d %H:%M} UTC ({plan.verdict})")
         console.say(f"memfold show {plan.run_id}   look at it")
     if number:
-        console.say(f"\nmemfold plan {console.quoted(url)}   see what a pass would do")
+        console.say(f"\nmemfold plan {legible.quoted(url)}   see what a pass would do")
 
 
 _SHOWN = 50
@@ -131,7 +131,7 @@ _WHY: Mapping[str, str] = {"replay": "replay waits", "backlog": "much was writte
 
 
 def _cells(each: ScopeStanding) -> tuple[str, ...]:
-    from memfold_flows import console
+    from memfold_flows import legible
 
     found, last = each.due, each.state.last_consolidate_at
     due_now = f"yes: {'first pass' if last is None else _WHY[found.reason]}" if found.should_consolidate else "no"
@@ -145,7 +145,7 @@ def _cells(each: ScopeStanding) -> tuple[str, ...]:
         else f"in {each.hours_until_due:.0f} h"
     )
     return (
-        console.scope_name(each.scope),
+        legible.scope_name(each.scope),
         due_now,
         "never" if last is None else f"{last:%Y-%m-%d %H:%M}",
         following,

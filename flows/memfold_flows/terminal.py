@@ -18,6 +18,7 @@ from memfold.errors import BadUsage
 from memfold_flows import stores
 from memfold_flows.receipts import ExitCode
 from memfold_flows.runs import RunDirectory, find_run, new_run_id, runs_folder, unreadable_runs
+from memfold_flows.stores import urls
 from memfold_flows.stores.base import MemoryStore
 from memfold_flows.streams import LONGEST_LINE, in_short
 
@@ -42,6 +43,12 @@ def locate(reference: str, *, store: str | None, must_be_sure: bool = False) -> 
         if path.name > run.path.name:
             warn(f"{path.name} is newer and damaged, so latest is {run.run_id}; memfold show {path} says what is wrong")
     return run
+
+
+def is_archive(url: str) -> bool:
+    """Whether a store is a file that is written anew, so that a call has to say where."""
+    kind = stores.KINDS.get(urls.parse(url).scheme)
+    return kind is not None and "in_place" in kind.options()
 
 
 def ask(question: str, *, declined: str) -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 import typer
 
 from memfold.errors import MemfoldError
-from memfold_flows import console, history, redirects, retention, settings, stores, terminal
+from memfold_flows import console, history, legible, redirects, retention, settings, stores, terminal
 from memfold_flows.receipts import ExitCode
 from memfold_flows.stores import urls
 from memfold_flows.stores.base import MemoryStore
@@ -101,7 +101,7 @@ def _show_pruned(old: Sequence[retention.Old], kept: Sequence[retention.Kept], *
 
 
 def _where(resolved: redirects.Resolved, url: str) -> str:
-    asked, now = console.id_in_short(resolved.id), console.id_in_short(resolved.now or "")
+    asked, now = legible.id_in_short(resolved.id), legible.id_in_short(resolved.now or "")
     if not resolved.is_known:
         return f"{asked}: unknown; {url} has no memory of this id and no redirect from it"
     if resolved.now == resolved.id:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -10,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memfold.evidence import found_of
 from memfold_flows.runs import RunDirectory
 
 Item = TypeVar("Item", covariant=True)  # noqa: PLC0105  (a section only hands items out)
@@ -43,21 +45,29 @@ class ShownCluster:
 
 @dataclass(frozen=True, slots=True)
 class ShownPair:
-    """Two memories that look alike and stay apart; ``newer`` is left, right or None."""
+    """Two memories that look alike and stay apart; ``newer`` is left, right or None.
+
+    ``is_held``: they would merge, but for ``why``.
+    """
 
     left: Shown
     right: Shown
     verdict: str
     why: str
     newer: str | None
+    is_held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Section(Generic[Item]):
-    """The first items of a kind, and how many there are in all."""
+    """The first items of a kind, and how many of it the run keeps.
+
+    ``left_out``: how many more there were, of which the run keeps only those nearest to a memory.
+    """
 
     items: tuple[Item, ...]
     total: int
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,7 @@ class RunView:
 
 
 _MEMBERS_SHOWN = 4
+_PLAN_COLUMNS = ("memory_id", "scope", "action", "into_id", "reason", "detail", "new_content")
 
 # Rewordings before copies: what differs is what a person wants to check. Then the largest.
 _CLUSTERS = """
@@ -100,7 +111,7 @@ limit $most
 """
 _PAIRS = """
 select pairs.left_id, pairs.right_id, pairs.verdict, coalesce(pairs.held, pairs.reason) as why, pairs.winner,
-    count(*) over () as total
+    pairs.held is not null as is_held, count(*) over () as total
 from pairs
 semi join plan as stays_left on stays_left.memory_id = pairs.left_id and stays_left.into_id is null
     and stays_left.action <> 'prune'
@@ -114,9 +125,10 @@ limit $most
 
 def look(run: RunDirectory, *, most: int, most_members: int = _MEMBERS_SHOWN) -> RunView:
     """The parts of a run that a person should see, at most ``most`` items of each kind."""
+    judged = run.read("pairs")
     with duckdb.connect() as con:
-        con.register("plan", run.read("plan"))
-        con.register("pairs", run.read("pairs"))
+        con.register("plan", run.read("plan", _PLAN_COLUMNS))
+        con.register("pairs", judged)
         rows = {name: _fetch(con, _ROWS.format(condition=condition), most=most) for name, condition in _KINDS_OF_ROW}
         pairs = {name: _fetch(con, _PAIRS.format(condition=condition), most=most) for name, condition in _KINDS_OF_PAIR}
         clusters = _fetch(con, _CLUSTERS, most=most)
@@ -126,7 +138,11 @@ def look(run: RunDirectory, *, most: int, most_members: int = _MEMBERS_SHOWN) ->
     ids = {row[name] for row in found for name in ("memory_id", "into_id", "left_id", "right_id") if row.get(name)}
     memories = _Memories(run, ids)
     shown_rows = {name: _section([memories.shown(**row) for row in part], part) for name, part in rows.items()}
-    shown_pairs = {name: _section([memories.pair(**row) for row in part], part) for name, part in pairs.items()}
+    left_out = _left_out(judged)
+    shown_pairs = {
+        name: _section([memories.pair(**row) for row in part], part, left_out.get(name, 0))
+        for name, part in pairs.items()
+    }
     members_of: dict[str, list[dict[str, Any]]] = {}
     for member in members:
         members_of.setdefault(member["into_id"], []).append(member)
@@ -165,17 +181,25 @@ class _Memories:
         return Shown(memory_id, row["scope"], row["content"] or title, reason, detail, row["kind"], title or None)
 
     def pair(
-        self, *, left_id: str, right_id: str, verdict: str, why: str, winner: str | None, **_: object
+        self, *, left_id: str, right_id: str, verdict: str, why: str, winner: str | None, is_held: bool, **_: object
     ) -> ShownPair:
-        return ShownPair(self.shown(left_id), self.shown(right_id), verdict, why, winner)
+        return ShownPair(self.shown(left_id), self.shown(right_id), verdict, why, winner, is_held)
 
     def cluster(self, cluster: dict[str, Any], members: Sequence[dict[str, Any]]) -> ShownCluster:
         own = tuple(self.shown(**member) for member in members)
         return ShownCluster(self.shown(cluster["into_id"]), own, cluster["folded"], cluster["new_text"])
 
 
-def _section(items: Sequence[Item], rows: Sequence[dict[str, Any]]) -> Section[Item]:
-    return Section(tuple(items), rows[0]["total"] if rows else 0)
+def _section(items: Sequence[Item], rows: Sequence[dict[str, Any]], left_out: int = 0) -> Section[Item]:
+    return Section(tuple(items), rows[0]["total"] if rows else 0, left_out)
+
+
+def _left_out(pairs: pa.Table) -> dict[str, int]:
+    """How many conflicts and near misses were found, and are not among the pairs that a run keeps."""
+    found = found_of(pairs)
+    kept = Counter(pairs.filter(pc.is_null(pairs["held"]))["verdict"].to_pylist())
+    names = {"conflicts": "conflict", "near_misses": "distinct"}
+    return {name: max(found.get(verdict, 0) - kept[verdict], 0) for name, verdict in names.items()}
 
 
 def _fetch(con: duckdb.DuckDBPyConnection, query: str, **parameters: Any) -> list[dict[str, Any]]:

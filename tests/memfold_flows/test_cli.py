@@ -150,7 +150,7 @@ def test_a_plan_exits_0_whatever_the_gate_says(command: Command, stale: Kitchen)
     text, as_json = command(*arguments), command(*arguments, "--json")
 
     assert (text.code, as_json.code) == (0, 0)
-    assert "REFUSED" in text.out
+    assert "REFUSED  10 memories: 0 to merge, 4 to leave; nothing of it will be written" in text.out
     planned = json.loads(as_json.out)
     assert (planned["verdict"], planned["loss_fraction"]) == ("refused", 0.4)
     assert planned["scopes"][0]["refused"] == ["4 of 10 memories would be lost (0.4), the limit is 0.25"]
@@ -406,8 +406,27 @@ def test_show_says_what_became_of_a_run(command: Command, tea: Kitchen) -> None:
         (False, True),
         (False, False),
     ]
-    assert "Consolidated; 2 merged, 0 pruned, 0 promoted; 0 drifted" in applied
-    assert "Undone" in undone
+    assert not any(line.endswith("   more of it") for said in (planned, applied, undone) for line in said.splitlines())
+    assert "UTC: 2 merged, 0 pruned, 0 promoted\n" in applied
+    assert "taken back at" in undone
+    assert "UTC: 2 restored\n" in undone
+    assert f"memfold plan sqlite://{tea.path}   plan again" in undone
+
+
+def test_what_is_refused_and_what_will_be_written_are_told_apart(command: Command, stale: Kitchen) -> None:
+    """The figures of a plan that is refused in part are never added up to one."""
+    stale.remember("hose-1", "The hose leaks at the tap", scope="garden", age=9 * DAY)
+    stale.remember("hose-2", "the hose leaks at the tap.", scope="garden", age=8 * DAY)
+    arguments = ("plan", f"sqlite:{stale.path}", "--stale-min-age-days", 1500)
+
+    text, planned = command(*arguments).out, json.loads(command(*arguments, "--json").out)
+
+    assert "PARTLY ACCEPTED  12 memories, 1 of 2 scopes refused\n" in text
+    assert "  to be written: 1 to merge, 0 to leave\n" in text
+    assert "  refused, so it stays as it is: 0 to merge, 4 to leave\n" in text
+    assert (planned["merged"], planned["pruned"], planned["entries_after"]) == (1, 4, 7)
+    written = planned["to_be_written"]
+    assert (written["merged"], written["pruned"], written["entries_after"]) == (1, 0, 11)
 
 
 def test_undo_of_a_plan_that_was_not_applied_names_the_one_that_was(command: Command, tea: Kitchen) -> None:

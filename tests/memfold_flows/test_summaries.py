@@ -59,7 +59,7 @@ def test_a_final_state_says_what_was_left_alone(tea: Kitchen, nights: Nights) ->
     drifted = replace(nights.apply(tea.store, later), drifted=(Drift("tea-1", "", "its text changed"),))
 
     assert summaries.in_one_line(drifted) == (
-        "0 merged, 0 pruned, 0 promoted of 6; 1 memories had changed since the plan and were left alone"
+        "0 merged, 0 pruned, 0 promoted of 6; 1 memory had changed since the plan and was left alone"
     )
 
 
