@@ -95,6 +95,14 @@ def test_hostile_texts_give_the_same_tokens(words, data):
     assert found is None or found == scan(plain(text))
 
 
+@given(st.from_regex("[A-Za-z][a-z]{1,6}", fullmatch=True) | st.sampled_from(["Mb", "MW", "Dr", "Password", "secret"]))
+def test_a_word_of_plain_letters_is_what_the_scanner_makes_of_it(word):
+    """Inside a sentence, at its start and behind a mark, with a capital and without; no case of a unit is lost."""
+    for text in (f"{word} then", f"see {word} then", f"see: {word}. {word}, {word}"):
+        found = scan_pieces(text)
+        assert found is None or found == scan(text)
+
+
 def test_a_memo_forgets_rather_than_grow_without_end(monkeypatch):
     """A store of millions of different numbers takes no more memory than one of half a million."""
     monkeypatch.setattr("memfold.memo.ANSWERS_KEPT", 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import regex
 
 from memfold.memo import Memo
-from memfold.tokens import ABBREVIATED, BOUNDARY, CAPITAL, COLON, HARD, SECRETS, STOP, Token, plain, scan
+from memfold.tokens import ABBREVIATED, BOUNDARY, CAPITAL, CASE_IN_UNIT, COLON, HARD, SECRETS, STOP, Token, plain, scan
 
 # One word, number, date or hour, maybe in brackets or quotes. Nothing here reaches over a space, looks further back
 # than one character, or depends on the mark that it ends with. "5 h 30" and "15:00:" would; so would Greek, where a
@@ -60,8 +60,11 @@ class _Pieces(Memo[str, "tuple[Token, _Pieces] | None"]):
 
 def _word(core: str) -> tuple[Token, int] | None:
     """A word as a token inside a sentence, and its marks at the start of a text; None if it is not ordinary."""
-    if core.isascii() and core.isdigit():
-        return Token(core, "number", 0), 0
+    if core.isascii():
+        if core.isdigit():
+            return Token(core, "number", 0), 0
+        if _LETTERS.fullmatch(core) and core not in CASE_IN_UNIT and (small := core.lower()) not in SECRETS:
+            return Token(small, "word", 0 if small == core else CAPITAL), 0
     if plain(core) != core:
         return None
     tokens = scan(f"{core} xx {core} xx")
@@ -71,6 +74,8 @@ def _word(core: str) -> tuple[Token, int] | None:
 
 
 _words = Memo(_word)
+# What the scanner makes of these needs no scanner: a capital in front is a name inside a sentence, and nothing else.
+_LETTERS = regex.compile("[A-Za-z][a-z]+")
 
 
 def _marks_of(ending: str) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import unicodedata
-from functools import cache, lru_cache
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
 from importlib import resources
 
 from memfold.lexicon import language
@@ -35,7 +37,48 @@ def corrected(word: str, code: str) -> str:
 
 
 def _near(word: str, code: str) -> set[str]:
-    return (_frequencies(code).keys() & slips(word, code)) | (_added(code) & slips(word, code))
+    """The words of a language that are one slip away."""
+    found = slips(word, code, _places(word, code))
+    return (_frequencies(code).keys() & found) | (_added(code) & found)
+
+
+def _places(word: str, code: str) -> Iterable[int]:
+    """Where a slip may have been made: what stands before and behind it begins and ends some known word.
+
+    Most invented words have no such place, which spares looking for hundreds of slips. Looking for the places needs an
+    index, which pays only for many words.
+    """
+    everywhere = range(1, len(word) + 1)
+    _asked[code] += 1
+    if _asked[code] <= WORDS_WITHOUT_INDEX:
+        return everywhere
+    beginnings, endings = _beginnings(code), _endings(code)
+    return [
+        at
+        for at in everywhere
+        if word[: min(at, INDEXED_LETTERS)] in beginnings and word[at + 2 :][-INDEXED_LETTERS:] in endings
+    ]
+
+
+#: How many unknown words of each language were looked at.
+_asked: Counter[str] = Counter()
+WORDS_WITHOUT_INDEX = 5_000
+INDEXED_LETTERS = 6
+
+
+@cache
+def _beginnings(code: str) -> frozenset[str]:
+    """The first letters of every word of a language, up to six of them."""
+    lengths = range(1, INDEXED_LETTERS + 1)
+    return frozenset([word[:length] for word in (*_frequencies(code), *_added(code)) for length in lengths])
+
+
+@cache
+def _endings(code: str) -> frozenset[str]:
+    """The last letters of every word of a language, up to six of them, and none."""
+    lengths = range(1, INDEXED_LETTERS + 1)
+    words = (*_frequencies(code), *_added(code))
+    return frozenset(["", *(word[-length:] for word in words for length in lengths)])
 
 
 def _clear_winner(words: list[str], code: str) -> str:
@@ -96,19 +139,21 @@ def is_common(word: str, code: str) -> bool:
 RARE = 60
 
 
-@lru_cache(maxsize=4)
-def slips(word: str, code: str) -> frozenset[str]:
-    """Every word one slip away that keeps the first letter: a letter dropped, added, swapped or mistaken."""
+def slips(word: str, code: str, places: Iterable[int]) -> set[str]:
+    """Every word one slip at these places away: a letter dropped, added, swapped or mistaken."""
     alphabet, mistakable = _ALPHABETS[code], _mistakable(code)
-    found = [word + letter for letter in alphabet]
-    for at in range(1, len(word)):
+    found: list[str] = []
+    for at in places:
+        if at == len(word):
+            found += [word + letter for letter in alphabet]
+            continue
         head, letter, tail = word[:at], word[at], word[at + 1 :]
         found.append(head + tail)
         if tail:
             found.append(head + tail[0] + letter + tail[1:])
         found += [head + added + letter + tail for added in alphabet]
         found += [head + other + tail for other in mistakable.get(letter, "")]
-    return frozenset(found)
+    return set(found)
 
 
 @cache
@@ -133,7 +178,7 @@ def misspelled(names: tuple[str, ...], code: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in names:
         if len(name) > MIN_LETTERS:
-            for slip in slips(name, code):
+            for slip in slips(name, code, range(1, len(name) + 1)):
                 found[slip] = "" if slip in found else name
     return {slip: name for slip, name in found.items() if name and slip not in names and not is_known(slip, code)}
 
