@@ -98,6 +98,7 @@ def schema() -> dict[str, Any]:
         described.pop("title", None)
         if name in MEANINGS:
             described["description"] = MEANINGS[name]
+    own["tables"]["additionalProperties"] = _COLUMNS
     inner = {
         section: {
             "type": "object",
@@ -116,6 +117,19 @@ def schema() -> dict[str, Any]:
         "properties": {**inner, **own, **{place: own[name] for place, name in EVO_NAMES.items()}},
         "$defs": made.get("$defs", {}),
     }
+
+
+#: The columns of one table; a scope may be made of several, or of none.
+_COLUMNS = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        name: {"type": ["string", "array", "null"], "items": {"type": "string"}}
+        if name == "scope"
+        else {"type": "string"}
+        for name in settings.fields_of_tables()
+    },
+}
 
 
 def _values(chosen: settings.Settings) -> dict[str, Any]:

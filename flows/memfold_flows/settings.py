@@ -22,6 +22,7 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+from memfold import convergence, policy
 from memfold.convergence import Schedule
 from memfold.errors import BadUsage
 from memfold.policy import Policy
@@ -234,6 +235,12 @@ class _File(YamlConfigSettingsSource):
 
 
 _CRON = re.compile(r"(?:cron:)?\s*(\S+(?:\s+\S+){4})\s*")
+_AMOUNT = re.compile(r"[1-9]\d*(\.\d+)? ?[KMGT]i?B")
+
+
+def _written_as(pattern: re.Pattern[str]) -> Any:
+    """Say in the schema how a text is written; the validator of the setting says it in words."""
+    return Field(json_schema_extra={"pattern": f"^{pattern.pattern}$"})
 
 
 def _cron(value: object) -> object:
@@ -250,8 +257,8 @@ class _Consolidation(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     enabled: bool = True
-    cron: Annotated[str | None, BeforeValidator(_cron)] = None
-    max_loss_fraction: float | None = None
+    cron: Annotated[str | None, BeforeValidator(_cron), _written_as(_CRON)] = None
+    max_loss_fraction: Annotated[float | None, Field(json_schema_extra={**policy.RANGES["max_loss_fraction"]})] = None
 
 
 class _Memory(BaseModel):
@@ -266,7 +273,7 @@ def _words(value: object) -> object:
 
 
 def _memory(value: object) -> object:
-    if not isinstance(value, str) or re.fullmatch(r"[1-9]\d*(\.\d+)? ?[KMGT]i?B", value) is None:
+    if not isinstance(value, str) or _AMOUNT.fullmatch(value) is None:
         raise ValueError("should be an amount with its unit, such as 2GB or 512MB")
     return value
 
@@ -288,7 +295,7 @@ def _fields() -> dict[str, Any]:
     settings: dict[str, Any] = {
         "keep_snapshots": (bool, False),
         "keep_undo_days": (Annotated[int, Field(ge=0, le=36_500)], 90),
-        "duckdb_memory_limit": (Annotated[str, BeforeValidator(_memory)], DUCKDB_MEMORY_LIMIT),
+        "duckdb_memory_limit": (Annotated[str, BeforeValidator(_memory), _written_as(_AMOUNT)], DUCKDB_MEMORY_LIMIT),
         "duckdb_temp_folder": (Annotated[Path | None, BeforeValidator(_folder)], None),
         "approval_when": (WhenToAsk, Approval().when),
         "approval_wait_hours": (Annotated[float, Field(gt=0, le=168)], Approval().wait_hours),
@@ -304,6 +311,9 @@ def _fields() -> dict[str, Any]:
             if hint == tuple[str, ...]:
                 hint = Annotated[hint, NoDecode, BeforeValidator(_words)]
             settings[threshold.name] = (hint, threshold.default)
+    for name, bounds in (policy.RANGES | convergence.RANGES).items():
+        hint, default = settings[name]
+        settings[name] = (Annotated[hint, Field(json_schema_extra={**bounds})], default)
     return settings
 
 

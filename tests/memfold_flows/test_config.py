@@ -156,13 +156,59 @@ def test_every_setting_has_a_section_a_meaning_and_a_place_in_the_schema() -> No
         ("gates: {}", False),
         ("gate: {on_excess: drop}", False),
         ("duckdb: {memory_limit: 2}", False),
+        ("duckdb: {memory_limit: lots}", False),
+        ("gate: {max_loss_fraction: 1.5}", False),
+        ("gate: {max_lost_rows: -1}", False),
+        ("gate: {max_lost_rows: }", True),
+        ("match: {min_jaccard: 0}", False),
+        ("match: {minhash_scheme: md5}", False),
+        ("schedule: {replay_threshold: 0}", False),
+        ("memory: {consolidation: {cron: 'cron:0 3 * * *', max_loss_fraction: 0.1}}", True),
+        ("memory: {consolidation: {cron: nightly}}", False),
+        ("memory: {consolidation: {max_loss_fraction: 2}}", False),
+        ("approval: {when: always, wait_hours: 200}", False),
+        ("preset: mem0", False),
+        ("tables: {notes: {id: n, content: body, scope: [user_id, agent_id]}}", True),
+        ("tables: {notes: {id: n, content: body, scope: }}", True),
+        ("tables: {notes: {idd: n}}", False),
+        ("proposer: {url: 'https://api.example.com/v1', model: m, uses: [judge]}", True),
+        ("proposer: {url: 'ftp://example.com', model: m}", False),
+        ("proposer: {url: 'https://api.example.com/v1', model: m, api_key: k}", False),
     ],
 )
-def test_an_editor_sees_what_memfold_would_refuse(text: str, fits: bool) -> None:
-    """The schema accepts the files that the settings accept."""
+def test_an_editor_sees_what_memfold_would_refuse(folder: Path, text: str, fits: bool) -> None:
+    """The schema accepts the files that the settings accept, and no others."""
     made = jsonschema.Draft202012Validator(configuration.schema())
+    (folder / "memfold.yaml").write_text(text)
 
     assert made.is_valid(yaml.safe_load(text)) is fits
+    if fits:
+        assert configuration.in_force({})
+    else:
+        with pytest.raises(BadUsage):
+            configuration.in_force({})
+
+
+def test_the_schema_bounds_each_number_where_the_pass_does() -> None:
+    """The bound itself is accepted, and what lies beyond is not, by both."""
+    numbers = {"integer", "number"}
+    for name, described in configuration.schema()["properties"].items():
+        kinds = {described.get("type"), *(each.get("type") for each in described.get("anyOf", ()))}
+        if kinds & numbers and name in settings.load({}).thresholds and name not in _WITHOUT_BOUNDS:
+            lowest = described.get("minimum", described.get("exclusiveMinimum"))
+            assert lowest in (0, 1), name
+            with pytest.raises(BadUsage, match=name):
+                configuration.in_force({name: lowest - 1})
+            if "minimum" in described:
+                assert configuration.in_force({name: described["minimum"]})
+            if "maximum" in described:
+                assert configuration.in_force({name: described["maximum"]})
+                with pytest.raises(BadUsage, match=name):
+                    configuration.in_force({name: described["maximum"] + 1})
+
+
+#: Any number may be the seed, and importance has no scale of its own.
+_WITHOUT_BOUNDS = ("minhash_seed", "stale_max_importance")
 
 
 def test_a_command_takes_the_store_that_is_set(folder: Path, command: Callable[..., Any]) -> None:

@@ -23,6 +23,16 @@ LARGEST_MULTIPLIER = 9.0
 
 _HOUR = timedelta(hours=1)
 
+_HOURS = ("consolidate_interval_hours", "converged_min_interval_hours")
+_COUNTS = ("replay_threshold", "backlog_threshold")
+_MOST_HOURS = 1_000_000
+
+#: The range of each number of a schedule, in the words of JSON Schema.
+RANGES: dict[str, dict[str, int]] = {
+    **{name: {"exclusiveMinimum": 0, "maximum": _MOST_HOURS} for name in _HOURS},
+    **{name: {"minimum": 1} for name in _COUNTS},
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
@@ -40,11 +50,11 @@ class Schedule:
     backlog_threshold: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("consolidate_interval_hours", "converged_min_interval_hours"):
+        for name in _HOURS:
             hours = getattr(self, name)
-            if isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 < hours <= 1_000_000:
-                raise ValueError(f"{name} must be a number of hours in (0, 1000000], got {hours!r}")
-        for name in ("replay_threshold", "backlog_threshold"):
+            if isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 < hours <= _MOST_HOURS:
+                raise ValueError(f"{name} must be a number of hours in (0, {_MOST_HOURS}], got {hours!r}")
+        for name in _COUNTS:
             count = getattr(self, name)
             if name == "backlog_threshold" and count is None:
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
@@ -16,7 +16,26 @@ Supersede = Literal["report", "archive"]
 SessionRecall = Literal["none", "equality", "null_is_all"]
 
 #: How datasketch permutes hashes; the compiled engine knows the first.
-MINHASH_SCHEMES = ("affine32", "affine64", "legacy")
+MinHashScheme = Literal["affine32", "affine64", "legacy"]
+MINHASH_SCHEMES: tuple[MinHashScheme, ...] = get_args(MinHashScheme)
+
+
+_FRACTIONS = ("max_loss_fraction", "max_rolling_loss_fraction", "max_expired_fraction")
+_SHARES = ("min_overlap", "min_jaccard")
+_COUNTS = ("rolling_days", "exact_join_rows", "bands", "rows_per_band", "leaders_per_bucket")
+_COUNTS_OR_NONE = ("max_lost_rows", "stale_max_use_count")
+_MINIMUMS = ("promote_min_sessions", "promote_min_use_count", "promote_min_evidence")
+_DAYS = ("stale_min_age_days", "stale_min_idle_days", "promote_min_age_days", "newborn_grace_days")
+_MOST_DAYS = 1_000_000
+
+#: The range of each number, in the words of JSON Schema.
+RANGES: dict[str, dict[str, int]] = {
+    **{name: {"minimum": 0, "maximum": 1} for name in _FRACTIONS},
+    **{name: {"exclusiveMinimum": 0, "maximum": 1} for name in _SHARES},
+    **{name: {"minimum": 0} for name in _COUNTS_OR_NONE},
+    **{name: {"minimum": 1} for name in (*_COUNTS, *_MINIMUMS, "max_memories")},
+    **{name: {"minimum": 0, "maximum": _MOST_DAYS} for name in _DAYS},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,29 +88,29 @@ class Policy:
     rows_per_band: int = 4
     leaders_per_bucket: int = 32
     minhash_seed: int = 1
-    minhash_scheme: str = "affine32"
+    minhash_scheme: MinHashScheme = "affine32"
 
     def __post_init__(self) -> None:
         if not isinstance(self.as_of, datetime) or self.as_of.tzinfo is None:
             raise ValueError(f"as_of must be a date and time with a time zone, got {self.as_of!r}")
         object.__setattr__(self, "as_of", self.as_of.astimezone(UTC))
-        for name in ("max_loss_fraction", "max_rolling_loss_fraction", "max_expired_fraction"):
+        for name in _FRACTIONS:
             _require_fraction(name, getattr(self, name))
-        for name in ("min_overlap", "min_jaccard"):
+        for name in _SHARES:
             _require_fraction(name, getattr(self, name), above_zero=True)
         _require_choice("on_excess", self.on_excess, ("reject", "fit"))
         _require_choice("supersede", self.supersede, ("report", "archive"))
         _require_choice("session_recall", self.session_recall, ("none", "equality", "null_is_all"))
         _require_choice("minhash_scheme", self.minhash_scheme, MINHASH_SCHEMES)
-        for name in ("max_lost_rows", "stale_max_use_count"):
+        for name in _COUNTS_OR_NONE:
             _require_count(name, getattr(self, name), at_least=0)
-        for name in ("promote_min_sessions", "promote_min_use_count", "promote_min_evidence"):
+        for name in _MINIMUMS:
             _require_minimum(name, getattr(self, name))
         if self.max_memories is not None:
             _require_count("max_memories", self.max_memories, at_least=1)
-        for name in ("rolling_days", "exact_join_rows", "bands", "rows_per_band", "leaders_per_bucket"):
+        for name in _COUNTS:
             _require_count(name, getattr(self, name), at_least=1)
-        for name in ("stale_min_age_days", "stale_min_idle_days", "promote_min_age_days", "newborn_grace_days"):
+        for name in _DAYS:
             _require_days(name, getattr(self, name))
         if self.stale_max_importance is not None and not _is_real(self.stale_max_importance):
             raise ValueError(f"stale_max_importance must be a finite number, got {self.stale_max_importance!r}")
@@ -224,5 +243,5 @@ def _require_minimum(name: str, value: object) -> None:
 
 
 def _require_days(name: str, value: object) -> None:
-    if value is not None and not (_is_real(value) and 0 <= value <= 1_000_000):  # type: ignore[operator]
-        raise ValueError(f"{name} must be a number of days in [0, 1000000], got {value!r}")
+    if value is not None and not (_is_real(value) and 0 <= value <= _MOST_DAYS):  # type: ignore[operator]
+        raise ValueError(f"{name} must be a number of days in [0, {_MOST_DAYS}], got {value!r}")

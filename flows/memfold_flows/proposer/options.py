@@ -28,8 +28,8 @@ def _pattern(value: str) -> str:
     return value
 
 
-Url = Annotated[str, AfterValidator(_url)]
-Pattern = Annotated[str, AfterValidator(_pattern)]
+Url = Annotated[str, AfterValidator(_url), Field(json_schema_extra={"pattern": "^https?://[^/@]+"})]
+Pattern = Annotated[str, AfterValidator(_pattern), Field(json_schema_extra={"format": "regex"})]
 
 
 class Embeddings(BaseModel):
