@@ -26,7 +26,8 @@ BANDING = Banding(bands=40, rows=4, seed=1, scheme="affine32")
 
 quick = settings(max_examples=150, deadline=None)
 WORDS = ["oat", "milk", "tea", "rye", "bread", "fig", "plum", "leek"]
-TEXTS = st.lists(st.sets(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join), max_size=14)
+#: So few that each text meets all its twins.
+TEXTS = st.lists(st.sets(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join), max_size=TWINS + 1)
 
 
 @quick
@@ -87,6 +88,36 @@ def test_a_text_without_canonical_words_meets_only_its_own_text_key():
 def test_equal_text_keys_meet_even_if_their_words_were_read_differently():
     """The copies of a text are found by its key, whatever its canonical words are."""
     assert pairs(propose(["8 may", "05-08"], text_code=[1, 1])) == {(0, 1)}
+
+
+@pytest.mark.parametrize("bounds", [{}, {"min_overlap": 1.0, "min_jaccard": 0.7}, {"leaders_per_bucket": 2}])
+def test_compiled_code_proposes_the_same_pairs(monkeypatch, bounds):
+    """Which engine looks is no decision: log lines that are all alike, notes inside others, and notes of their own."""
+    rng = np.random.default_rng(7)
+    texts = [f"backup run {run} finished on host {('alder', 'birch', 'cedar')[run % 3]}" for run in range(700)]
+    for note in range(600):
+        words = [f"word{int(number)}" for number in rng.zipf(1.3, 12) if number < 3000] + [f"note{note // 2}"]
+        texts += [" ".join(words), " ".join(words[: rng.integers(1, len(words) + 1)])]
+    policy = Policy(as_of=AS_OF, **bounds)
+    plain = propose(texts, policy=policy)
+
+    monkeypatch.setattr(candidates, "COMPILED_FROM_ROWS", 2)
+    compiled = propose(texts, policy=policy)
+
+    assert len(plain.left) > 700
+    assert pairs(compiled) == pairs(plain)
+    assert compiled.shortened.tolist() == plain.shortened.tolist() == [0]
+
+
+@quick
+@given(TEXTS)
+def test_compiled_code_proposes_the_same_pairs_of_any_few_texts(texts):
+    """Short texts of few words tie in every way there is."""
+    with pytest.MonkeyPatch.context() as patched:
+        plain = propose(texts, policy=LARGE)
+        patched.setattr(candidates, "COMPILED_FROM_ROWS", 2)
+
+        assert pairs(propose(texts, policy=LARGE)) == pairs(plain)
 
 
 def test_a_large_group_misses_few_pairs_at_jaccard_one_half():

@@ -2,8 +2,9 @@
 
 A group is what pairs never leave (the walls). Texts with equal token sets are one row here. Groups of up to
 ``exact_join_rows`` rows are joined exactly; larger ones by MinHash bands, and by their rarest words for a short text
-inside a longer one. Either way a candidate shares ``min_overlap`` of its smaller set or has ``min_jaccard``; in small
-groups two tokens that are half of the smaller set are enough, whatever those two thresholds are.
+inside a longer one (from ``COMPILED_FROM_ROWS`` rows on in compiled code). Either way a candidate shares
+``min_overlap`` of its smaller set or has ``min_jaccard``; in small groups two tokens that are half of the smaller set
+are enough, whatever those two thresholds are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memfold.policy import Policy
-from memfold.signatures import Banding
+from memfold.signatures import COMPILED_SCHEME, Banding
 from memfold.token_sets import TokenSets, chunks, ranges
 
 I64 = NDArray[np.int64]
@@ -33,6 +34,8 @@ TWINS = 8
 #: In a small group a pair is looked at already if half of the smaller text is in the other, so that a conflict between
 #: short notes ("reports to Lena Ortiz", "reports to Omar Diaz") is seen.
 LOOSE_OVERLAP_IN_SMALL_GROUPS = 0.5
+#: From this many rows of a group on, compiled code finds the same pairs in less time, and in memory that is bounded.
+COMPILED_FROM_ROWS = 20_000
 #: Products like 0.8 * 5 must not round up past the whole number that they mean.
 EPSILON = 1e-9
 
@@ -168,18 +171,41 @@ def _pairs_of_rows(sets: TokenSets, table: _Rows, policy: Policy) -> tuple[I64, 
     for rows in _batches(table.group, policy.exact_join_rows):
         part = table.of(rows)
         is_large = len(rows) > policy.exact_join_rows and part.group[0] == part.group[-1]
-        if is_large:
-            closeness = Closeness(overlap=policy.min_overlap, jaccard=policy.min_jaccard)
-            pairs = _bands_and_rare_words(sets, part, closeness, policy)
-        else:
-            closeness = Closeness(
-                overlap=policy.min_overlap, jaccard=policy.min_jaccard, loose_overlap=LOOSE_OVERLAP_IN_SMALL_GROUPS
-            )
-            pairs = _join(sets, part, closeness, budget=None)
-        pairs, is_shortened = _nearest(sets, part, pairs, closeness)
+        pairs, is_shortened = _pairs_of_large(sets, part, policy) if is_large else _pairs_of_small(sets, part, policy)
         found.append(rows[pairs])
-        shortened.append(part.group[:1] if is_large else part.group[is_shortened])
+        shortened.append(part.group[is_shortened])
     return np.concatenate(found, axis=1), np.unique(np.concatenate(shortened))
+
+
+def _pairs_of_small(sets: TokenSets, table: _Rows, policy: Policy) -> tuple[I64, I64]:
+    closeness = Closeness(
+        overlap=policy.min_overlap, jaccard=policy.min_jaccard, loose_overlap=LOOSE_OVERLAP_IN_SMALL_GROUPS
+    )
+    return _nearest(sets, table, _join(sets, table, closeness, budget=None), closeness)
+
+
+def _pairs_of_large(sets: TokenSets, table: _Rows, policy: Policy) -> tuple[I64, I64]:
+    """The pairs of rows of one group, of which there may always be more."""
+    closeness = Closeness(overlap=policy.min_overlap, jaccard=policy.min_jaccard)
+    banding = Banding(
+        bands=policy.bands, rows=policy.rows_per_band, seed=policy.minhash_seed, scheme=policy.minhash_scheme
+    )
+    if len(table.sets) < COMPILED_FROM_ROWS or banding.scheme != COMPILED_SCHEME:
+        pairs, _ = _nearest(sets, table, _bands_and_rare_words(sets, table, closeness, banding, policy), closeness)
+        return pairs, np.zeros(1, np.int64)
+    from memfold import large_groups
+
+    inside, size = Closeness(overlap=closeness.overlap, jaccard=1.0), sets.sizes[table.sets]
+    pairs = large_groups.nearest_pairs(
+        sets,
+        table.sets,
+        size - inside.least_common(size) + 1,
+        banding=banding,
+        bounds=large_groups.Bounds(
+            overlap=closeness.overlap, jaccard=closeness.jaccard, leaders=policy.leaders_per_bucket, nearest=NEAREST
+        ),
+    )
+    return pairs, np.zeros(1, np.int64)
 
 
 def _batches(group: I64, exact_join_rows: int) -> Iterator[I64]:
@@ -198,11 +224,8 @@ def _batches(group: I64, exact_join_rows: int) -> Iterator[I64]:
         yield np.arange(start, stop)
 
 
-def _bands_and_rare_words(sets: TokenSets, table: _Rows, closeness: Closeness, policy: Policy) -> I64:
+def _bands_and_rare_words(sets: TokenSets, table: _Rows, closeness: Closeness, banding: Banding, policy: Policy) -> I64:
     """Pairs of rows in a group that is too large to be joined exactly; they may be close."""
-    banding = Banding(
-        bands=policy.bands, rows=policy.rows_per_band, seed=policy.minhash_seed, scheme=policy.minhash_scheme
-    )
     inside = Closeness(overlap=closeness.overlap, jaccard=1.0)
     found = [_join(sets, table, inside, budget=policy.leaders_per_bucket)]
     for keys in sets.band_keys(table.sets, banding).T:

@@ -19,6 +19,8 @@ U64 = NDArray[np.uint64]
 SETS_PER_CHUNK = 20_000
 #: From this many sets of a group on, compiled code pays for being loaded (a second): datasketch takes 0.1 ms a set.
 COMPILED_FROM_SETS = 20_000
+#: The one scheme of datasketch's that the compiled code computes.
+COMPILED_SCHEME = "affine32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ def band_keys(offsets: NDArray[np.int64], hashes: U32, banding: Banding) -> U64:
 
     Set i holds ``hashes[offsets[i]:offsets[i + 1]]``, each word once.
     """
-    if len(offsets) - 1 >= COMPILED_FROM_SETS and banding.scheme == "affine32":
+    if len(offsets) - 1 >= COMPILED_FROM_SETS and banding.scheme == COMPILED_SCHEME:
         from memfold import minhash
 
         return minhash.band_keys(offsets[:-1], np.diff(offsets).astype(np.uint32), hashes, banding)
