@@ -74,7 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 @_command("init")
 def init(store: Store, as_json: AsJson = False) -> None:
-    """Make a new, empty store (sqlite:FILE)."""
+    """Make a new, empty store: sqlite:FILE or postgresql://USER@HOST/DB.
+
+    jsonl: and parquet: archives, praisonai:, praisonai-file: and evo: stores are made by the programs that write them.
+    """
     from memfold_flows import store_commands
 
     store_commands.init(store, as_json=as_json)

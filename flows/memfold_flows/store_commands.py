@@ -20,10 +20,7 @@ def init(url: str, *, as_json: bool) -> None:
     from memfold_flows.stores import sqlite
 
     if parts.scheme != "sqlite":
-        raise BadUsage(
-            f"init makes sqlite: and postgresql: stores, not {parts.scheme}:; "
-            "other stores are made by their own programs"
-        )
+        raise BadUsage(_why_not_made(parts.scheme))
     if parts.options:
         raise BadUsage("init makes memfold's own table; a table of your own needs none. Nothing was made.")
     path = urls.local_path(parts.path)
@@ -32,6 +29,14 @@ def init(url: str, *, as_json: bool) -> None:
         print_json({"store": urls.format_url("sqlite", path), "created": is_new})
     else:
         say(f"made an empty store in {path}" if is_new else f"{path} is a store already; it stays as it is")
+
+
+def _why_not_made(scheme: str) -> str:
+    if scheme not in stores.KINDS:
+        return f"no store is called {scheme!r}; init makes sqlite: and postgresql: stores. Nothing was made."
+    archive = "an archive is a file of yours"
+    who = archive if scheme in ("jsonl", "parquet") else "the program that writes it makes it when it first runs"
+    return f"init makes sqlite: and postgresql: stores, not {scheme}: ({who}); nothing was made"
 
 
 def _init_postgresql(parts: urls.StoreUrl, *, as_json: bool) -> None:

@@ -202,7 +202,8 @@ def test_drift_makes_an_apply_partial(command: Command, tea: Kitchen, changed: s
         (["show", "latest"], "there is no run"),
         (["show", "monday"], "no run 'monday'"),
         (["show", "notes.jsonl"], "is a file, not a run directory"),
-        (["init", "jsonl:notes.jsonl"], "init makes sqlite: and postgresql: stores"),
+        (["init", "jsonl:notes.jsonl"], "init makes sqlite: and postgresql: stores, not jsonl: (an archive is"),
+        (["init", "evo:evo.db"], "not evo: (the program that writes it makes it when it first runs)"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -65,6 +65,10 @@ class Source(Protocol):
         """The place in words, as an error names it: ``line 17``."""
         ...
 
+    def without_memories(self) -> str:
+        """What is wrong with a file in which ``memories`` found none, and what to do."""
+        ...
+
 
 class Reading:
     """One passage through an archive, which leaves an index of its ids and the number of memories per scope."""
@@ -95,7 +99,7 @@ class Reading:
             yield memory
         self._require_single_ids()
         if not self.scopes and not was_written(self._path):
-            raise StoreError(f"{self._path} holds no memory; nothing was planned or written. Check the path.")
+            raise StoreError(f"{self._path} {self.source.without_memories()}")
         if self._must_have_scope and self.scopes and not self._fields.saw_a_scope:
             named = ", ".join(self._must_have_scope)
             raise StoreError(f"no record of {self._path} has {named}, named by ?scope=; nothing was planned or written")

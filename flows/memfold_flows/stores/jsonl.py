@@ -89,6 +89,8 @@ class JsonlSource:
         self._fields = fields
         self._on_bad = on_bad
         self._offsets = array("q")
+        self._bad_lines = 0
+        self._first_bad = ""
         _require_lines(path)
 
     def memories(self) -> Iterator[tuple[int, Memory]]:
@@ -140,12 +142,23 @@ class JsonlSource:
     def name_place(self, place: int) -> str:
         return f"line {place + 1}"
 
+    def without_memories(self) -> str:
+        if not self._bad_lines:
+            return "holds no memory; nothing was planned or written. Check the path."
+        said = f"all {self._bad_lines} lines were" if self._bad_lines > 1 else "its one line was"
+        return (
+            f"holds no memory that can be read: {said} left out ({self._first_bad}); nothing was planned or written. "
+            "Correct the lines, or check the path."
+        )
+
     def _refuse(self, place: int, line: bytes, error: ValueError) -> None:
         if self._on_bad is None:
             raise BadRecord(
                 f"{self._path.name} line {place + 1}: {error}; nothing was planned or written. "
                 "Correct the line, or leave such lines out with --skip-bad."
             ) from None
+        self._bad_lines += 1
+        self._first_bad = self._first_bad or f"line {place + 1} {error}"
         self._on_bad(line)
 
 

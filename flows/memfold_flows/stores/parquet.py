@@ -123,6 +123,9 @@ class ParquetSource:
     def name_place(self, place: int) -> str:
         return f"row {place + 1}"
 
+    def without_memories(self) -> str:
+        return "holds no memory; nothing was planned or written. Check the path."
+
     def _memory(self, place: int, record: Mapping[str, Any]) -> Memory:
         try:
             return self._fields.memory(record)

@@ -306,11 +306,24 @@ def test_skip_bad_writes_no_file_where_every_line_is_good(notes, tmp_path):
 
 
 def test_an_archive_of_bad_lines_only_is_an_error(notes):
-    """Skipping everything is no way to read an notes."""
+    """Skipping everything is no way to read an archive; the message says how many lines, and what of the first."""
     notes.holds(b"tea", b"coffee")
 
-    with pytest.raises(StoreError, match="holds no memory"):
+    with pytest.raises(StoreError, match=r"all 2 lines were left out \(line 1 is not JSON: .*\); nothing was planned"):
         notes.snapshot(skip_bad=True)
+
+
+def test_an_archive_may_call_its_ids_memory_id(notes):
+    """Reading, folding and taking back all go by it; the name stays that of the archive."""
+    notes.holds({"memory_id": "a", "text": "tea"}, {"memory_id": "b", "text": "coffee"})
+    before = notes.path.read_bytes()
+
+    assert list(notes.snapshot()) == ["a", "b"]
+    raws = notes.remove("a", in_place=True)
+    assert notes.lines == [b'{"memory_id": "b", "text": "coffee"}\n']
+    with notes.open(in_place=True).transaction() as transaction:
+        transaction.restore(raws)
+    assert notes.path.read_bytes() == before
 
 
 @pytest.mark.parametrize("ids", [("a", "a"), (1, "1")])
