@@ -169,7 +169,7 @@ def _slips(side: Reading, other: Reading, names: frozenset[str]) -> dict[str, st
     found: dict[str, str] = {}
     for word in sorted(set(side.words) - names):
         if word.isalpha() and len(word) >= 4 and not spelling.is_common(word, "en"):
-            near = sorted(spelling.slips(word, "en") & set(other.words) - names)
+            near = sorted(spelling.slips(word, "en", range(len(word) + 1)) & set(other.words) - names)
             if near and spelling.is_everyday(near[0], "en"):
                 found[word] = near[0]
     return found
