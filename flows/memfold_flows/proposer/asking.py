@@ -25,7 +25,7 @@ from memfold_flows.proposer.budget import CHARACTERS_PER_TOKEN
 from memfold_flows.proposer.cache import digest_of
 from memfold_flows.proposer.endpoint import NoAnswer
 from memfold_flows.proposer.options import ProposerOptions
-from memfold_flows.proposer.redaction import REPLACEMENT, Redactor
+from memfold_flows.proposer.redaction import MARK, Redactor
 from memfold_flows.proposer.report import ModelReport, counted
 from memfold_flows.runs import RunDirectory
 
@@ -124,7 +124,7 @@ class _Asker:
         model = self.access.options.model
         told = prompts.asked(question, self.access.redact)
         digest = digest_of(model, question.kind, told)
-        if question.kind == "rewrite" and REPLACEMENT in questions.as_json(told["memories"]):
+        if question.kind == "rewrite" and MARK in questions.as_json(told["memories"]):
             return [(digest, proposals.unanswered(question, "it holds a secret, which no text may lose", by="secret"))]
         self.asked += 1
         if (made := self._from_before(question, digest, policy)) is not None:
