@@ -63,6 +63,9 @@ def word_classes(token: Token, lang: Language, *, is_sure: bool) -> int:
 
 def _without_decoration(tokens: Iterable[Token]) -> list[Token]:
     """Without emoji, but for those that say no or which way; what stood before one stands before the next word."""
+    tokens = list(tokens)
+    if DECORATION.isdisjoint([token.kind for token in tokens]):
+        return tokens
     found: list[Token] = []
     owed = 0
     for token in tokens:
@@ -191,22 +194,30 @@ _MEANINGFUL_PREFIXES = frozenset({"re", "co", "un", "pre", "de", "non", "anti", 
 
 def _replaced(tokens: list[Token], lang: Language) -> list[Token]:
     """Fillers dropped, phrases with a class as one token, several spellings of one thing as one."""
+    phrases = lang.phrases
+    starts = [place for place, token in enumerate(tokens) if token.word in phrases]
+    matches = {place: match for place in starts if (match := _phrase_at(tokens, place, lang)) is not None}
+    if not matches:
+        return tokens
     found: list[Token] = []
     owed = at = 0
-    while at < len(tokens):
-        token = tokens[at]
-        match = _phrase_at(tokens, at, lang) if token.word in lang.phrases else None
-        if match is None:
-            found.append(token if not owed else token._replace(marks=token.marks | owed))
-            owed = 0
-            at += 1
+    for place, match in matches.items():
+        if place < at:  # inside a phrase that began before
             continue
+        if owed and place > at:
+            found.append(tokens[at]._replace(marks=tokens[at].marks | owed))
+            owed, at = 0, at + 1
+        found += tokens[at:place]
+        token = tokens[place]
         marks = token.marks | owed
         owed = 0 if match.becomes else marks & ~CAPITAL
         kind = "word" if len(match.words) > 1 or token.kind in ("character", "hyphenated") else token.kind
-        found += [Token(word, kind, marks if place == 0 else 0) for place, word in enumerate(match.becomes)]
-        at += len(match.words)
-    return found
+        found += [Token(word, kind, marks if first == 0 else 0) for first, word in enumerate(match.becomes)]
+        at = place + len(match.words)
+    if owed and at < len(tokens):
+        found.append(tokens[at]._replace(marks=tokens[at].marks | owed))
+        at += 1
+    return found + tokens[at:]
 
 
 def _phrase_at(tokens: list[Token], at: int, lang: Language) -> Phrase | None:
@@ -235,22 +246,34 @@ def _is_set_off(tokens: list[Token], start: int, end: int) -> bool:
 def _put_right(tokens: list[Token], lang: Language) -> list[Token]:
     """Typos in ordinary words put right, and the weekdays that are written short in full."""
     short = lang.words("weekday_abbreviations")
-    days = misspelled((*lang.months, *lang.words("weekdays")), lang.code) if lang.code in DICTIONARIES else {}
-    right = _corrections(lang.code)
+    days, right = _misspelled_days(lang.code), _corrections(lang.code)
+    places = [
+        place
+        for place, (word, kind, marks) in enumerate(tokens)
+        if kind == "word" and (word in short or (word in days if marks & CAPITAL else right[word] != word))
+    ]
+    if not places:
+        return tokens
     found = list(tokens)
-    for place, token in enumerate(tokens):
+    for place in places:
+        token = tokens[place]
         word = token.word
-        if token.kind != "word":
-            continue
         if word in short and _is_day_context(tokens, place, short, lang):
             word = _weekday_name(short[word], lang)
         elif token.marks & CAPITAL:
             word = days.get(word, word)
-        elif right[word] != word and (place == 0 or tokens[place - 1].word not in _NAMING):
+        elif place == 0 or tokens[place - 1].word not in _NAMING:
             word = right[word]
         if word != token.word:
             found[place] = Token(word, "word", token.marks)
     return found
+
+
+@cache
+def _misspelled_days(code: str) -> dict[str, str]:
+    """The slips of the names of days and months, which are put right in spite of their capital."""
+    lang = language(code)
+    return misspelled((*lang.months, *lang.words("weekdays")), code) if code in DICTIONARIES else {}
 
 
 @cache
@@ -284,31 +307,36 @@ def _weekday_name(number: int, lang: Language) -> str:
 
 def _plain_words(tokens: list[Token], lang: Language) -> list[Token]:
     """English without articles, copulas and the -s of verbs; in other languages these carry case, number or person."""
-    tokens = [token._replace(word="about", kind="word") if token.word in _ABOUT else token for token in tokens]
+    if not _ABOUT.isdisjoint([token.word for token in tokens]):
+        tokens = [token._replace(word="about", kind="word") if token.word in _ABOUT else token for token in tokens]
     if not lang.table.get("drops_articles"):
         return tokens
     found: list[Token] = []
-    owed = 0
     light = _light_words(lang.code)
-    for place, token in enumerate(tokens):
-        if not owed and (token.kind != "word" or token.word not in light):
-            found.append(token)
-            continue
+    owed = done = 0
+    for place in [place for place, (word, kind, _) in enumerate(tokens) if word in light and kind == "word"]:
+        if owed and place > done:  # the word behind one that was left out
+            found.append(tokens[done]._replace(marks=tokens[done].marks | owed))
+            owed, done = 0, done + 1
+        found += tokens[done:place]
+        token, done = tokens[place], place + 1
         marks = token.marks | owed
-        before = found[-1].word if found else ""
-        gone = None if token.kind != "word" else _left_out(tokens, place, marks, before, lang)
+        gone = _left_out(tokens, place, marks, found[-1].word if found else "", lang)
         if gone is not None:
             owed = marks & ~CAPITAL | gone
             continue
         owed = 0
         word = token.word
-        if token.kind == "word" and word in lang.agreement:
+        if word in lang.agreement:
             if place == 0:  # "Uses vim" leaves out who does
                 found.append(Token("user", "word", marks))
                 marks = 0
             word = lang.agreement[word]
         found.append(token if word == token.word and marks == token.marks else Token(word, token.kind, marks))
-    return found
+    if owed:
+        found.append(tokens[done]._replace(marks=tokens[done].marks | owed))
+        done += 1
+    return found + tokens[done:]
 
 
 @cache
@@ -375,7 +403,7 @@ def _is_day(tokens: list[Token], at: int, lang: Language) -> bool:
 
 def _without_repetition(tokens: list[Token]) -> list[Token]:
     """Without sentences that say again, word for word, what a sentence before them said."""
-    starts = [token.word for token in tokens[1:] if token.marks & HARD]
+    starts = [word for word, _, marks in tokens[1:] if marks & HARD]
     if not starts or (tokens[0].word not in starts and len(set(starts)) == len(starts)):
         return tokens
     sentences: list[list[Token]] = []

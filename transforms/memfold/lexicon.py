@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from itertools import chain
 from typing import Any
 
 from memfold.memo import Memo
@@ -184,8 +182,11 @@ def detect(tokens: list[Token]) -> tuple[str, bool]:
     A text of a few plain words that tell nothing is read as English, but not taken for sure.
     """
     tokens = list({token.word: token for token in tokens}.values())
-    spoken = [token.word for token in tokens if token.kind in _SPOKEN and not token.marks & CAPITAL]
-    hits = Counter(chain.from_iterable([_hints[word] for word in spoken]))
+    spoken = [word for word, kind, marks in tokens if kind in _SPOKEN and not marks & CAPITAL]
+    hits = dict.fromkeys((*LANGUAGES, ""), 0)
+    for codes in filter(None, map(_hints.__getitem__, spoken)):
+        for code in codes:
+            hits[code] += 1
     words = len(spoken)
     if not "".join([token.word for token in tokens]).isascii():
         for token in tokens:

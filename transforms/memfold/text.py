@@ -197,7 +197,7 @@ class _Reader:
         else:
             tokens, lang, is_sure = canonical(text)
             readings = self.known.get((lang.code, is_sure)) or self._readings(lang, is_sure=is_sure)
-            self.readings.extend([readings[token] for token in tokens])
+            self.readings.extend(map(readings.__getitem__, tokens))
             self.traits.append(_traits(text, lang, is_sure=is_sure))
         self.offsets.append(len(self.readings))
 
