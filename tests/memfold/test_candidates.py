@@ -11,7 +11,7 @@ from datasketch import MinHash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memfold import candidates, signatures
+from memfold import candidates, signatures, token_sets
 from memfold.candidates import NEAREST, TWINS, Proposals
 from memfold.policy import Policy
 from memfold.signatures import Banding
@@ -102,10 +102,12 @@ def test_compiled_code_proposes_the_same_pairs(monkeypatch, bounds):
     plain = propose(texts, policy=policy)
 
     monkeypatch.setattr(candidates, "COMPILED_FROM_ROWS", 2)
+    monkeypatch.setattr(token_sets, "COMPILED_FROM_PAIRS", 1)
     compiled = propose(texts, policy=policy)
 
     assert len(plain.left) > 700
     assert pairs(compiled) == pairs(plain)
+    assert compiled.jaccard.tolist() == plain.jaccard.tolist()
     assert compiled.shortened.tolist() == plain.shortened.tolist() == [0]
 
 
@@ -238,7 +240,7 @@ def sets_of(texts) -> tuple[TokenSets, np.ndarray]:
     rows = [tuple(sorted({ids.setdefault(word, len(ids)) for word in text.split()})) for text in texts]
     distinct = list(dict.fromkeys(rows))
     offsets = np.concatenate(([0], np.cumsum([len(row) for row in distinct]))).astype(np.int64)
-    tokens = np.array([token for row in distinct for token in row], np.int64)
+    tokens = np.array([token for row in distinct for token in row], np.int32)
     hashes = np.array([stable_hash(word) for word in ids], np.uint64)
     return TokenSets(offsets, tokens, hashes), np.array([distinct.index(row) for row in rows], np.int64)
 

@@ -19,6 +19,9 @@ from memfold.token_sets import token_sets
 
 I64 = NDArray[np.int64]
 
+#: Pairs that are judged at once: about 200 MB of work arrays.
+PAIRS_AT_ONCE = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Matches:
@@ -157,18 +160,19 @@ class _Matcher:
         at = np.searchsorted(self.known, packed)
         packed = packed[np.append(self.known, -1)[at] != packed]
         self.known = np.insert(self.known, np.searchsorted(self.known, packed), packed)
-        new = np.stack(np.divmod(packed, count))
-        judged = links.judge(
-            self.rows,
-            self.nodes,
-            self.policy,
-            new,
-            jaccard=self.sets.jaccard(*self.set_of[new]),
-            is_proposed=np.full(len(packed), is_proposed),
-            proposed=self.proposed,
-        )
-        self.parts.append(judged)
-        self.grouping.add(judged)
+        for some in np.array_split(packed, len(packed) // PAIRS_AT_ONCE + 1):
+            new = np.stack(np.divmod(some, count))
+            judged = links.judge(
+                self.rows,
+                self.nodes,
+                self.policy,
+                new,
+                jaccard=self.sets.jaccard(*self.set_of[new]),
+                is_proposed=np.full(len(some), is_proposed),
+                proposed=self.proposed,
+            )
+            self.parts.append(judged)
+            self.grouping.add(judged)
 
 
 def _survivor_order(rows: Rows, nodes: Nodes) -> I64:

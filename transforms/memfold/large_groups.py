@@ -129,4 +129,6 @@ def _meet_by_bands(rows: _Rows, met: _Met, word_hashes: U64, banding: Banding, b
         some = keys[: len(bands)]
         minhash.fill_band_keys(some, rows.offsets[:-1], sizes, words, banding, bands=bands)
         for key in some:
-            pair_kernels.meet_leaders(key, np.argsort(key), bounds.leaders, *rows.parts, may_be_close, *met.parts)
+            pair_kernels.meet_leaders(
+                key, np.argsort(key).astype(np.int32), bounds.leaders, *rows.parts, may_be_close, *met.parts
+            )

@@ -41,12 +41,10 @@ def common(tokens: Array, left: Any, left_stop: Any, right: Any, right_stop: Any
     return shared
 
 
-@jit("boolean(int64, int64, int64, float64, float64)")
-def is_close(shared: Any, size: Any, other_size: Any, overlap: Any, jaccard: Any) -> Any:
-    """Whether two sets that share so many tokens are close, as ``Closeness.holds`` has it."""
-    if shared >= overlap * min(size, other_size) - EPSILON:
-        return True
-    return shared >= jaccard / (1 + jaccard) * (size + other_size) - EPSILON
+@jit("float64(int64, int64, float64, float64)")
+def least_common(size: Any, other_size: Any, overlap: Any, jaccard: Any) -> Any:
+    """How many tokens two sets share at least if they are close, as ``Closeness.holds`` has it."""
+    return min(overlap * min(size, other_size), jaccard / (1 + jaccard) * (size + other_size)) - EPSILON
 
 
 @jit(f"void(int64, int64, float64, float64, {NEAREST})")
@@ -72,10 +70,12 @@ def keep(row: Any, met: Any, share: Any, jaccard: Any, nearest: Array, shares: A
         nearest[row, place], shares[row, place], jaccards[row, place] = met, share, jaccard
 
 
-@jit(f"void(int64, int64, {ROWS}, float64[::1], {NEAREST})")
-def compare(
+@jit(f"void(int64, int32[::1], int64, int64, {ROWS}, float64[::1], {NEAREST})")
+def compare(  # a run of pairs to a call: a call costs as much as most comparisons
     row: Any,
-    met: Any,
+    others: Array,
+    start: Any,
+    stop: Any,
     offsets: Array,
     tokens: Array,
     bits: Array,
@@ -84,34 +84,36 @@ def compare(
     shares: Array,
     jaccards: Array,
 ) -> None:
-    """Compare two rows, and keep each among the nearest of the other if they are close.
+    """Compare a row with some others, and keep each of the two among the nearest of the other if they are close.
 
-    ``bounds``: overlap and Jaccard by which the bitmaps may rule the pair out, and those by which it is close.
+    ``bounds``: overlap and Jaccard by which the bitmaps may rule a pair out, and those by which it is close.
     """
-    size, other_size = offsets[row + 1] - offsets[row], offsets[met + 1] - offsets[met]
-    missing = other_missing = 0
-    for word in range(bits.shape[1]):
-        one, other = bits[row, word], bits[met, word]
-        missing += bit_count(one & ~other)
-        other_missing += bit_count(other & ~one)
-    most = min(size - missing, other_size - other_missing)
-    if not is_close(most, size, other_size, bounds[0], bounds[1]):
-        return
-    last = nearest.shape[1] - 1
-    smaller = min(size, other_size)
-    if most / smaller < shares[row, last] and most / smaller < shares[met, last]:
-        return
-    for place in range(last + 1):
-        if nearest[row, place] == met or nearest[met, place] == row:
-            return
-    shared = common(tokens, offsets[row], offsets[row + 1], offsets[met], offsets[met + 1])
-    if is_close(shared, size, other_size, bounds[2], bounds[3]):
-        share, jaccard = shared / smaller, shared / (size + other_size - shared)
-        keep(row, met, share, jaccard, nearest, shares, jaccards)
-        keep(met, row, share, jaccard, nearest, shares, jaccards)
+    size, last = offsets[row + 1] - offsets[row], nearest.shape[1] - 1
+    for at in range(start, stop):
+        met = others[at]
+        other_size = offsets[met + 1] - offsets[met]
+        least = least_common(size, other_size, bounds[0], bounds[1])
+        most, other_most = size, other_size
+        for word in range(bits.shape[1]):
+            one, other = bits[row, word], bits[met, word]
+            most -= bit_count(one & ~other)
+            other_most -= bit_count(other & ~one)
+        most, smaller = min(most, other_most), min(size, other_size)
+        if most < least or (most / smaller < shares[row, last] and most / smaller < shares[met, last]):
+            continue
+        is_kept = False
+        for place in range(last + 1):
+            is_kept |= nearest[row, place] == met or nearest[met, place] == row
+        if is_kept:
+            continue
+        shared = common(tokens, offsets[row], offsets[row + 1], offsets[met], offsets[met + 1])
+        if shared >= least_common(size, other_size, bounds[2], bounds[3]):
+            share, jaccard = shared / smaller, shared / (size + other_size - shared)
+            keep(row, met, share, jaccard, nearest, shares, jaccards)
+            keep(met, row, share, jaccard, nearest, shares, jaccards)
 
 
-@jit(f"void(uint64[::1], int64[::1], int64, {ROWS}, float64[::1], {NEAREST})")
+@jit(f"void(uint64[::1], int32[::1], int64, {ROWS}, float64[::1], {NEAREST})")
 def meet_leaders(
     keys: Array,
     order: Array,
@@ -133,8 +135,8 @@ def meet_leaders(
         if end - begin > 1:
             order[begin:end].sort()
         for place in range(begin + 1, end):
-            for leader in range(begin, min(place, begin + leaders)):
-                compare(order[place], order[leader], offsets, tokens, bits, bounds, nearest, shares, jaccards)
+            stop = min(place, begin + leaders)
+            compare(order[place], order, begin, stop, offsets, tokens, bits, bounds, nearest, shares, jaccards)
         begin = end
 
 
@@ -202,8 +204,8 @@ def meet_larger(
             if rarity[token] <= limit[row]:
                 held_by = starts[token + 1] - starts[token]
                 reach = budget * (owners[token] + held_by) // max(owners[token], 1)
-                for other in range(place, min(place + reach, starts[token + 1])):
-                    compare(row, rows[other], offsets, tokens, bits, bounds, nearest, shares, jaccards)
+                stop = min(place + reach, starts[token + 1])
+                compare(row, rows, place, stop, offsets, tokens, bits, bounds, nearest, shares, jaccards)
 
 
 @jit("void(int64[::1], int32[::1], int64[::1], int64[::1], int64[::1])")

@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from memfold.signatures import Banding, band_keys, mix
 from memfold.text import Corpus
 
+I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]
 
 #: Entries that are expanded at once: about 100 MB of work arrays.
 CHUNK = 2_000_000
+#: From this many pairs on, compiled code pays for being loaded.
+COMPILED_FROM_PAIRS = 500_000
 #: 256 bits per token set; a pair that the bits rule out (two in three) needs no exact count.
 BITMAP_WORDS = 4
 
@@ -26,11 +29,11 @@ class TokenSets:
     """The distinct sets of canonical tokens in a corpus, in CSR form, tokens ascending within a set."""
 
     offsets: I64
-    tokens: I64
+    tokens: I32
     word_hashes: U64
     set_hash: U64 = field(init=False)
     bits: U64 = field(init=False)
-    _packed: I64 = field(init=False)
+    _packed: I64 | None = field(init=False, default=None)
     _keys: dict[int, U64] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -41,13 +44,12 @@ class TokenSets:
         for word in range(BITMAP_WORDS):
             mask = np.where(bit >> np.uint64(6) == word, np.uint64(1) << (bit & np.uint64(63)), np.uint64(0))
             self.bits[:, word] = _per_set(np.bitwise_or, mask, self.offsets)
-        self._packed = (np.repeat(np.arange(len(self.sizes)), self.sizes) << 32) | self.tokens
 
     @property
     def sizes(self) -> I64:
         return np.diff(self.offsets)
 
-    def entries(self, sets: I64) -> tuple[I64, I64]:
+    def entries(self, sets: I64) -> tuple[I32, I64]:
         """The tokens of these sets, one after the other, and the position in ``sets`` that each belongs to."""
         sizes = self.offsets[sets + 1] - self.offsets[sets]
         owner = np.repeat(np.arange(len(sets)), sizes)
@@ -56,6 +58,11 @@ class TokenSets:
     def common(self, left: I64, right: I64) -> I64:
         """How many tokens the two sets of each pair share."""
         found = np.zeros(len(left), np.int64)
+        if len(left) >= COMPILED_FROM_PAIRS:
+            from memfold import pair_kernels
+
+            pair_kernels.count_common(self.offsets, self.tokens, left, right, found)
+            return found
         small = np.where(self.sizes[left] <= self.sizes[right], left, right)
         large = left + right - small
         order = np.argsort(large)  # look-ups near each other are several times faster
@@ -63,9 +70,16 @@ class TokenSets:
             part = order[start:stop]
             tokens, owner = self.entries(small[part])
             wanted = (large[part][owner] << 32) | tokens
-            at = np.minimum(np.searchsorted(self._packed, wanted), len(self._packed) - 1)
-            found[part] = np.bincount(owner[self._packed[at] == wanted], minlength=len(part))
+            packed = self._set_and_token()
+            at = np.minimum(np.searchsorted(packed, wanted), len(packed) - 1)
+            found[part] = np.bincount(owner[packed[at] == wanted], minlength=len(part))
         return found
+
+    def _set_and_token(self) -> I64:
+        """The number of its set in front of each token, so that a token of a set can be searched for."""
+        if self._packed is None:
+            self._packed = (np.repeat(np.arange(len(self.sizes)), self.sizes) << 32) | self.tokens
+        return self._packed
 
     def most_common(self, left: I64, right: I64) -> I64:
         """No fewer than the tokens that the two sets of each pair share, told from their bitmaps alone."""
@@ -101,7 +115,7 @@ def token_sets(corpus: Corpus, texts: I64) -> tuple[TokenSets, I64]:
         row = keys[width * bounds[text] : width * bounds[text + 1]]
         set_of.append(seen.setdefault(row, len(seen)))
     offsets = np.concatenate(([0], np.cumsum([len(row) // width for row in seen]))).astype(np.int64)
-    tokens = np.frombuffer(b"".join(seen), corpus.keys.dtype).astype(np.int64)
+    tokens = np.frombuffer(b"".join(seen), corpus.keys.dtype).astype(np.int32)
     return TokenSets(offsets, tokens, corpus.vocabulary.hashes.astype(np.uint64)), np.array(set_of, np.int64)
 
 
