@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -268,13 +269,32 @@ def test_a_transaction_on_a_locked_store_is_transient(fill_sqlite, monkeypatch):
     """A busy agent is waited for, and then named as what it is: try again."""
     filled = fill_sqlite(mem("ann"))
     monkeypatch.setattr(
-        sqlite, "connect_writing", lambda path: sqlite3.connect(path, timeout=0.05, isolation_level=None)
+        sqlite, "connect_for_a_pass", lambda path: sqlite3.connect(path, timeout=0.05, isolation_level=None)
     )
     with closing(sqlite3.connect(filled.path, isolation_level=None)) as agent:
         agent.execute("begin immediate")
 
         with pytest.raises(Transient, match="stayed locked"), filled.store.transaction():
             pass
+
+
+def test_the_log_is_moved_between_two_transactions_and_does_not_grow(fill_sqlite):
+    """Moving it is no part of a commit, which would keep the lock for it; an agent may have the file open."""
+    filled = fill_sqlite(*(mem(f"m{number:03}", content="x" * 20_000) for number in range(200)))
+    log = filled.path.with_name(f"{filled.path.name}-wal")
+    sizes, left = [], []
+    with closing(sqlite3.connect(filled.path)) as agent:
+        for importance in (0.1, 0.2, 0.3, 0.4):
+            with filled.store.transaction() as writing:
+                rows = writing.read([f"m{number:03}" for number in range(200)])
+                before = [row.memory for row in rows.values()]
+                writing.update([Update(memory, replace(memory, importance=importance)) for memory in before])
+            sizes.append(log.stat().st_size)
+        filled.store.close()
+        left.append(agent.execute("select distinct importance from memories").fetchall())
+
+    assert max(sizes) < 1.5 * sizes[0]
+    assert left == [[(0.4,)]]
 
 
 def test_a_row_that_is_not_there_cannot_be_written(fill_sqlite):

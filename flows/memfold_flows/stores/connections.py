@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -50,6 +50,26 @@ def connect_reading(path: Path) -> sqlite3.Connection:
 def connect_writing(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
     """A connection for write transactions on a database that exists; it waits this long for each lock."""
     return _connect(path, "rw", busy_seconds)
+
+
+def connect_for_a_pass(path: Path) -> sqlite3.Connection:
+    """A connection for the many transactions of a pass, whose owner calls ``move_log`` between them.
+
+    A commit of SQLite's own moves what was written from its log into the file, which for rows that lie all over a large
+    file takes longer than the transaction itself.
+    """
+    connection = connect_writing(path)
+    connection.execute("pragma wal_autocheckpoint = 0")
+    return connection
+
+
+def move_log(connection: sqlite3.Connection) -> None:
+    """Move what was committed from the log into the file, as far as nobody reads it there; agents may write meanwhile.
+
+    Nothing is lost where that fails: what stands in the log counts, and the next connection that can moves it.
+    """
+    with suppress(sqlite3.Error):
+        connection.execute("pragma wal_checkpoint(passive)").fetchall()
 
 
 def connect_creating(path: Path) -> sqlite3.Connection:

@@ -16,6 +16,8 @@ LEASE = timedelta(minutes=2)
 
 #: How long the write lock is meant to be held at most; agents commonly wait 5 to 10 s for it.
 HOLD_SECONDS = 1.0
+#: What a transaction is planned for: the next one may meet colder pages, or a machine that is busy with something else.
+_PLANNED_SECONDS = HOLD_SECONDS / 2
 #: Between two transactions, as long as the lock was held before, within these bounds. SQLite asks for a lock ten times
 #: a second: without the pause an agent that waits would meet the next transaction again and again.
 PAUSE_SECONDS = 0.12
@@ -82,10 +84,10 @@ class Session:
         most = self._store.traits.rows_per_transaction
         if most is None or self.rows_at_most is None:
             return None
-        if held > HOLD_SECONDS:
-            fewer = max(_FEWEST_ROWS, int(self.rows_at_most * HOLD_SECONDS / held))
+        if held > _PLANNED_SECONDS:
+            fewer = max(_FEWEST_ROWS, int(self.rows_at_most * _PLANNED_SECONDS / held))
             return min(self.rows_at_most, fewer)
-        return min(most, self.rows_at_most * 2) if held < HOLD_SECONDS / 2 else self.rows_at_most
+        return min(most, self.rows_at_most * 2) if held < _PLANNED_SECONDS / 2 else self.rows_at_most
 
     def _hold(self, transaction: Transaction, now: datetime) -> int:
         if self._fence is None:

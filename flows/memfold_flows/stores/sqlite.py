@@ -38,8 +38,9 @@ from memfold_flows.stores.base import MemoryStore, StoredRow, StoreTraits, Updat
 from memfold_flows.stores.bookkeeping import Bookkeeping
 from memfold_flows.stores.connections import (
     connect_creating,
+    connect_for_a_pass,
     connect_reading,
-    connect_writing,
+    move_log,
     require_database,
     sqlite_errors,
 )
@@ -189,7 +190,8 @@ class SqliteStore:
     def transaction(self) -> Iterator[SqliteTransaction]:
         require_database(self.path)
         with sqlite_errors(self.path, "this transaction"):
-            connection = self._writer = self._writer or connect_writing(self.path)
+            connection = self._writer = self._writer or connect_for_a_pass(self.path)
+            move_log(connection)
             connection.execute("begin immediate")
             try:
                 _require_columns(connection, self.path)
@@ -203,6 +205,7 @@ class SqliteStore:
 
     def close(self) -> None:
         if self._writer is not None:
+            move_log(self._writer)
             self._writer.close()
             self._writer = None
 

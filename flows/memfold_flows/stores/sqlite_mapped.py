@@ -22,7 +22,13 @@ from memfold_flows.stores import urls
 from memfold_flows.stores.base import StoredRow, StoreTraits, Update
 from memfold_flows.stores.batches import memories_batch
 from memfold_flows.stores.bookkeeping import Bookkeeping
-from memfold_flows.stores.connections import connect_reading, connect_writing, require_database, sqlite_errors
+from memfold_flows.stores.connections import (
+    connect_for_a_pass,
+    connect_reading,
+    move_log,
+    require_database,
+    sqlite_errors,
+)
 from memfold_flows.stores.ledger_tables import SqliteTables
 from memfold_flows.stores.mapping import TableMapping, scope_values, traits_of
 from memfold_flows.stores.sqlite_cells import Cells, changed_cells, memory_of, why_no_memory
@@ -76,6 +82,7 @@ class MappedSqliteStore:
         require_database(self.path)
         with sqlite_errors(self.path, "this transaction"):
             connection = self._writer = self._writer or _connect_writing(self.path)
+            move_log(connection)
             connection.execute("begin immediate")
             try:
                 kept = _require_table(connection, self.path, self._mapping)
@@ -90,6 +97,7 @@ class MappedSqliteStore:
 
     def close(self) -> None:
         if self._writer is not None:
+            move_log(self._writer)
             self._writer.close()
             self._writer = None
 
@@ -200,7 +208,7 @@ def _packed(memory_id: str, cells: Cells) -> bytes:
 
 
 def _connect_writing(path: Path) -> sqlite3.Connection:
-    connection = connect_writing(path)
+    connection = connect_for_a_pass(path)
     connection.text_factory = _text
     connection.execute("pragma foreign_keys = on")
     return connection

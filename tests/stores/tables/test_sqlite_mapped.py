@@ -274,7 +274,7 @@ def test_a_row_that_another_table_needs_stays(file, a_pass):
 
 def test_a_locked_file_is_busy(file, a_pass, monkeypatch):
     """The same apply works a moment later."""
-    monkeypatch.setattr(sqlite_mapped, "connect_writing", _impatient)
+    monkeypatch.setattr(sqlite_mapped, "connect_for_a_pass", _impatient)
     file.execute("create table notes (id text primary key, body text, who text)")
     file.execute("insert into notes values ('ann', 'Hello there.', 'me'), ('bob', 'hello there', 'me')")
     night = a_pass(file.store()).plan(merge={"bob": "ann"})
