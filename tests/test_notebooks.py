@@ -78,6 +78,62 @@ def test_the_notebook_of_a_backfill_runs(tmp_path: Path, monkeypatch: pytest.Mon
     assert _files(job.folder) == before
 
 
+@pytest.mark.notebook
+def test_a_folder_that_is_no_backfill_is_said_to_be_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In words, with empty tables after it, not as a traceback; so is a folder that is not there."""
+    monkeypatch.setenv("BACKFILL", str(tmp_path / "nowhere"))
+
+    said = _executed(ROOT / "notebooks/04_backfill.ipynb")
+
+    assert f"{tmp_path / 'nowhere'} is no folder of a finished backfill" in said
+
+
+@pytest.mark.notebook
+def test_a_backfill_of_which_no_shard_was_done_is_shown(
+    archive: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a shard has no tally, only what went wrong."""
+    twice = [{"id": "tea", "text": "Ann drinks tea"}, {"id": "tea", "text": "Bo drinks coffee"}]
+    job = shards.Job(
+        archive=find_archive(f"jsonl:{archive(twice)}"), folder=tmp_path / "out", shards=1, as_of=AS_OF, thresholds={}
+    )
+    (shard,) = shards.begin(job)
+    shards.report(job, [shards.ShardOutcome(name=shard.name, rows=2, error="twice")])
+    monkeypatch.setenv("BACKFILL", str(job.folder))
+
+    assert "twice" in _executed(ROOT / "notebooks/04_backfill.ipynb")
+
+
+@pytest.mark.notebook
+def test_only_what_was_applied_is_history(kitchen_of_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that was only looked at, and the one that an edit replaced, are no passes."""
+    monkeypatch.setenv("RUN", str(kitchen_of_runs / "edited"))
+
+    passes, _, planned = _executed(ROOT / "notebooks/03_history.ipynb").split("shape: (")[1:]
+
+    assert passes.startswith("1, 10)")
+    assert "edited" in passes
+    assert planned.startswith("2, 3)")
+    assert "looked-at" in planned
+    assert "replaced" in planned
+
+
+@pytest.fixture
+def kitchen_of_runs(tmp_path: Path, archive: Callable[..., Path]) -> Path:
+    """Three runs of one archive: looked at, replaced by an edit, and that edit, applied."""
+    tea = [{"id": f"tea-{n}", "text": f"{'Note: ' * (n > 1)}Ann drinks two cups of tea"} for n in (1, 2)]
+    other = [{"id": f"bin-{n}", "text": f"Bin {n} takes glass of colour {n}"} for n in range(1, 9)]
+    store = open_store(f"jsonl:{archive([*tea, *other])}", in_place=True)
+    home = tmp_path / "runs"
+    for name in ("looked-at", "replaced"):
+        pipeline.plan(store, RunDirectory.create(home / name, name), Policy(as_of=AS_OF), clock=lambda: AS_OF)
+    edited = RunDirectory.create(home / "edited", "edited")
+    pipeline.edit(store, RunDirectory.open(home / "replaced"), edited, {"bin-8": "pin"}, clock=lambda: AS_OF)
+    pipeline.apply(store, edited, clock=lambda: AS_OF)
+    store.close()
+    return home
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
     """Outputs hold memories and make every look at a notebook a change."""
@@ -88,12 +144,13 @@ def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
 
 
 def _executed(path: Path) -> str:
-    """What a notebook prints, run from its first cell to its last."""
+    """What a notebook prints and shows in plain text, run from its first cell to its last."""
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
-    return "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", []))
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return "".join(output.get("text", "") + output.get("data", {}).get("text/plain", "") for output in outputs)
 
 
 def _files(folder: Path) -> dict[str, bytes]:
