@@ -323,25 +323,52 @@ def test_what_may_pass_is_tried_again(tmp_path: Path, model: Callable[[Answer], 
     assert receipt.proposer.calls == calls
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 422])
-def test_what_will_not_pass_is_tried_once(tmp_path: Path, model: Callable[[Answer], Model], status: int) -> None:
-    """A wrong key or an unknown model stays wrong."""
-    refusing = model(lambda _: Raw(status=status))
+@pytest.mark.parametrize(
+    ("answer", "key", "advice"),
+    [
+        (Raw(status=401), "of yesterday", "The key in MEMFOLD_PROPOSER_KEY is not taken: set another"),
+        (Raw(status=403), "", "No key is set: set MEMFOLD_PROPOSER_KEY"),
+        (Raw(status=400), "", "Look at proposer.url and proposer.model"),
+        (Raw(status=404), "", "Look at proposer.url and proposer.model"),
+    ],
+)
+def test_what_will_not_pass_is_tried_once_and_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Raw, key: str, advice: str
+) -> None:
+    """A wrong key stays wrong, for the next question too, and waiting does not help."""
+    monkeypatch.setenv("MEMFOLD_PROPOSER_KEY", key)
 
-    with pytest.raises(ModelFailed, match=f"HTTP {status}"):
-        Pass(tmp_path, [WIPED, GETS_WIPED])(refusing, retries=3)
+    with serving(lambda _: answer) as refusing, pytest.raises(ModelFailed) as failed:
+        _three_groups(tmp_path)(refusing, retries=3)
 
+    assert f"none of 3 questions to tester at {refusing.url} got a usable answer" in str(failed.value)
+    assert f"HTTP {answer.status})" in str(failed.value)
+    assert advice in str(failed.value)
+    assert "later" not in str(failed.value)
     assert len(refusing.requests) == 1
 
 
-def test_a_rate_limit_longer_than_the_budget_is_not_waited_for(
-    tmp_path: Path, model: Callable[[Answer], Model]
+@pytest.mark.parametrize(
+    ("answer", "options"),
+    [
+        (Raw(status=429, headers={"retry-after": "3600"}), {"retries": 3}),
+        (Raw(completion("{}"), drips=0.05), {"max_seconds": 0.3}),
+    ],
+    ids=["an hour to wait", "too slow"],
+)
+def test_spent_seconds_end_the_models_part_and_not_the_pass(
+    tmp_path: Path, model: Callable[[Answer], Model], answer: Raw, options: dict[str, Any]
 ) -> None:
-    """An endpoint that asks for an hour gets no hour."""
-    with pytest.raises(ModelFailed, match="waiting 3600 s would be longer than max_seconds"):
-        Pass(tmp_path, [WIPED, GETS_WIPED])(
-            model(lambda _: Raw(status=429, headers={"retry-after": "3600"})), retries=3
-        )
+    """An endpoint that asks for an hour gets no hour; what needs no model is consolidated all the same."""
+    one_pass = Pass(tmp_path, [WIPED, GETS_WIPED, *OTHERS, OTHERS[0]])
+
+    receipt = one_pass(model(lambda _: answer), **options)
+
+    assert receipt.state == State.CONSOLIDATED
+    assert list(one_pass.texts.values()).count(OTHERS[0]) == 1
+    assert receipt.proposer is not None
+    assert (receipt.proposer.failed, receipt.proposer.not_asked) == (0, 1)
+    assert "max_seconds" in one_pass.proposals()[0]["detail"]
 
 
 # ---------------------------------------------------------------------------------------------------- a lying model

@@ -23,7 +23,7 @@ from memfold_flows.proposer.access import Access
 from memfold_flows.proposer.answers import Unusable
 from memfold_flows.proposer.budget import CHARACTERS_PER_TOKEN
 from memfold_flows.proposer.cache import digest_of
-from memfold_flows.proposer.endpoint import NoAnswer
+from memfold_flows.proposer.endpoint import NoAnswer, OutOfTime
 from memfold_flows.proposer.options import ProposerOptions
 from memfold_flows.proposer.redaction import MARK, Redactor
 from memfold_flows.proposer.report import ModelReport, counted
@@ -50,12 +50,13 @@ def propose(run: RunDirectory, options: ProposerOptions, *, writes_texts: bool, 
         found = _ask_all(asker, known, policy, writes_texts=writes_texts)
     report = asker.report([proposal for _, proposal in found])
     logger.info("asked a model: %s", report.in_words())
-    if report.failed and report.failed == report.questions - report.not_asked:
+    if report.failed and report.failed == report.questions:
         why = next(proposal.detail for _, proposal in found if proposal.refused_by == "no answer")
+        advice = asker.refusal.to_do if asker.refusal else "Try again later"
         raise ModelFailed(
             f"none of {report.failed} questions to {options.model} at {options.url} got a usable answer "
-            f"(first: {why}); nothing was written, and replay batches stay. Try again later, or leave proposer out of "
-            "the settings."
+            f"(first: {why}); nothing was written, and replay batches stay. {advice}, or leave proposer out of the "
+            "settings."
         )
     run.write("proposals", proposals.as_table(found))
     run.write_json("proposer.json", report.as_json())
@@ -118,6 +119,8 @@ class _Asker:
     cached: int = 0
     asked: int = 0
     remarks: list[str] = field(default_factory=list)
+    #: Why the endpoint takes no call at all: it is not asked again.
+    refusal: NoAnswer | None = None
 
     def ask(self, question: Question, policy: Policy) -> list[tuple[str, Proposal]]:
         """The proposals that come of one question, each with the digest of the question."""
@@ -137,7 +140,8 @@ class _Asker:
             answer = self._call(body)
             made = _checked(question, answer, policy)
         except (NoAnswer, Unusable) as error:
-            return [(digest, proposals.unanswered(question, str(error), by="no answer"))]
+            by = "not asked" if isinstance(error, OutOfTime) else "no answer"
+            return [(digest, proposals.unanswered(question, str(error), by=by))]
         self.access.cache.put(digest, answer)
         return [(digest, each) for each in made]
 
@@ -154,7 +158,7 @@ class _Asker:
         try:
             return meaning.neighbours(known, policy, wanted, self.access) if wanted else ()
         except NoAnswer as error:
-            self.remarks.append(f"no neighbours by meaning: {error}")
+            self.remarks.append(f"no neighbours by meaning: {error}{error.to_do and f'. {error.to_do}'}")
             return ()
 
     def report(self, made: Sequence[Proposal]) -> ModelReport:
@@ -172,7 +176,13 @@ class _Asker:
         )
 
     def _call(self, body: dict[str, Any]) -> str:
-        answer = self.access.post(f"{self.access.options.url}/chat/completions", body)
+        if self.refusal is not None:
+            raise self.refusal
+        try:
+            answer = self.access.post(f"{self.access.options.url}/chat/completions", body)
+        except NoAnswer as error:
+            self.refusal = error if error.to_do else None
+            raise
         text = _content(answer)
         self.access.budget.tokens += _tokens(answer, len(json.dumps(body)) + len(text))
         if _choice(answer).get("finish_reason") == "length":

@@ -11,13 +11,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from memfold.errors import MemfoldError
+from memfold_flows.proposer.options import KEY_VARIABLE
 
 LARGEST_ANSWER = 4_000_000
 _FIRST_WAIT_SECONDS = 0.5
 
 
 class NoAnswer(Exception):
-    """The endpoint gave nothing that could be read; says why, without a word of what was sent or came back."""
+    """The endpoint gave nothing that could be read; says why, without a word of what was sent or came back.
+
+    ``to_do``: what a person should change, where asking again would end the same way; "" where it may not.
+    """
+
+    def __init__(self, why: str, to_do: str = "") -> None:
+        super().__init__(why)
+        self.to_do = to_do
+
+
+class OutOfTime(NoAnswer):
+    """The seconds of the budget ended before an answer came, which is nobody's fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +61,14 @@ class Endpoint:
             try:
                 return self._once(url, body, deadline)
             except _Failed as failed:
-                why, wait = failed.why, failed.wait
+                why, wait, to_do = failed.why, failed.wait, failed.to_do
+            if self.monotonic() >= deadline:
+                raise OutOfTime(f"{why}, and max_seconds is spent")
             if wait is None or attempt == tries - 1:
-                raise NoAnswer(why)
+                raise NoAnswer(why, to_do)
             pause = wait or _FIRST_WAIT_SECONDS * 2**attempt
             if self.monotonic() + pause >= deadline:
-                raise NoAnswer(f"{why}, and waiting {pause:g} s would be longer than max_seconds allows")
+                raise OutOfTime(f"{why}, and waiting {pause:g} s would be longer than max_seconds allows")
             self.sleep(pause)
         raise NoAnswer("no call is left")
 
@@ -112,16 +126,29 @@ def opened(key: str | None, *, timeout_seconds: float, **clocks: Any) -> Iterato
 class _Failed(Exception):
     """One try without an answer. ``wait``: seconds until another may be worth it, 0.0 for a guess, None for never."""
 
-    def __init__(self, why: str, wait: float | None = None) -> None:
+    def __init__(self, why: str, wait: float | None = None, to_do: str = "") -> None:
         super().__init__(why)
-        self.why, self.wait = why, wait
+        self.why, self.wait, self.to_do = why, wait, to_do
 
 
 def _refusal(response: Any) -> _Failed:
     code: int = response.status_code
     may_pass = code == 429 or code >= 500
     wait = _asked_to_wait(response.headers.get("retry-after")) if may_pass else None
-    return _Failed(f"it answered with HTTP {code}", wait)
+    return _Failed(f"it answered with HTTP {code}", wait, _to_do(response))
+
+
+def _to_do(response: Any) -> str:
+    """What a person should change about a call that will be refused again."""
+    code: int = response.status_code
+    if code in (401, 403):
+        has_key = "authorization" in response.request.headers
+        return (
+            f"The key in {KEY_VARIABLE} is not taken: set another" if has_key else f"No key is set: set {KEY_VARIABLE}"
+        )
+    if code in (400, 404, 422):
+        return "Look at proposer.url and proposer.model: it knows no such address or model, or takes no JSON schema"
+    return ""
 
 
 def _json_object(content: bytes) -> dict[str, Any]:
