@@ -37,8 +37,9 @@ def _utc_now() -> datetime:
 class Consolidator:
     """Consolidates a PraisonAI memory in place, or leaves it as it is and says why.
 
-    The thresholds are those of ``memfold run``; what is not given comes from the environment and ``memfold.yaml``. But
-    for ``max_loss_fraction``: by PraisonAI's protocol it is an argument of each pass, and 0.25 where it is left out.
+    The thresholds are those of ``memfold run``; what is not given comes from the environment and ``memfold.yaml``, and
+    so does the model that may propose. But for ``max_loss_fraction``: by PraisonAI's protocol it is an argument of each
+    pass, and 0.25 where it is left out.
 
     Raises:
         BadUsage: ``max_loss_fraction`` is given here, where it would have no effect.
@@ -78,7 +79,13 @@ class Consolidator:
         run = RunDirectory.create(runs_folder(os.environ.get("MEMFOLD_HOME")) / run_id, run_id)
         seconds: dict[str, float] = {}
         receipt = pipeline.consolidate(
-            store, run, policy, clock=self._clock, keep_snapshots=chosen.keep_snapshots, step=_timing(seconds)
+            store,
+            run,
+            policy,
+            clock=self._clock,
+            proposer=chosen.proposer,
+            keep_snapshots=chosen.keep_snapshots,
+            step=_timing(seconds),
         )
         found = {
             **_found(store, run),
@@ -240,6 +247,7 @@ def result_of(receipt: Receipt, found: dict[str, Any]) -> ConsolidationResult:
             "metadata_conflicts": {each.memory_id: each.why for each in receipt.metadata_conflicts},
             "fields_left_out": list(receipt.fields_left_out),
             "new_ids": dict(receipt.new_ids),
+            "proposer": receipt.proposer and receipt.proposer.as_json(),
             **found,
         },
     )

@@ -121,11 +121,12 @@ def consolidate(
     *,
     clock: Clock,
     scopes: Collection[str] | None = None,
+    proposer: ProposerOptions | None = None,
     keep_snapshots: bool = False,
     step: StepRunner = direct,
 ) -> Receipt:
     """The whole pass: plan, gate, and apply what was accepted. A refusal is a receipt, not an exception."""
-    plan(store, run, policy, clock=clock, scopes=scopes, step=step)
+    plan(store, run, policy, clock=clock, scopes=scopes, proposer=proposer, step=step)
     return apply(store, run, clock=clock, keep_snapshots=keep_snapshots, step=step)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.model_server import serving, verdicts
 
 import memfold_flows.noting
 import memfold_flows.steps
@@ -69,6 +70,20 @@ def test_both_satisfy_the_protocols_of_praisonai():
 
     assert isinstance(Consolidator(), MemoryConsolidationProtocol)
     assert isinstance(AsyncConsolidator(), AsyncMemoryConsolidationProtocol)
+
+
+def test_a_model_may_propose_in_process_too(live_memory, tmp_path, monkeypatch):
+    """The proposer of ``memfold.yaml`` is asked, and the result says what its part came to."""
+    monkeypatch.chdir(tmp_path)
+    live_memory.store_long_term("The staging database is wiped every Sunday night", metadata=dict(ANN))
+    live_memory.store_long_term("Every Sunday night the staging database gets wiped", metadata=dict(ANN))
+
+    with serving(lambda asked: verdicts(asked, "same")) as model:
+        Path("memfold.yaml").write_text(f"proposer: {{url: '{model.url}', model: tester}}\n")
+        result = consolidator().consolidate(live_memory, max_loss_fraction=1.0)
+
+    assert (result.merged, result.context["proposer"]["accepted"]) == (1, 1)
+    assert len(live_memory.get_all_memories()) == 1
 
 
 def test_a_copy_folds_and_the_agent_sees_it_at_once(live_memory):
