@@ -82,6 +82,8 @@ class RunView:
     conflicts: Section[ShownPair]
     near_misses: Section[ShownPair]
     waits: Section[Shown]
+    #: What a person decided in this plan; the reason is pinned, rejected (what the plan had for it) or removed.
+    decided: Section[Shown]
 
 
 _MEMBERS_SHOWN = 4
@@ -123,14 +125,31 @@ limit $most
 """
 
 
+_DECIDED = """
+select plan.memory_id, plan.detail, count(*) over () as total,
+    case when edits.decision = 'prune' then 'removed'
+        when taken_back.memory_id is null then 'pinned'
+        else 'rejected'
+    end as reason
+from edits
+join plan using (memory_id)
+left join (select distinct memory_id from rejected) as taken_back using (memory_id)
+order by reason desc, plan.memory_id
+limit $most
+"""
+
+
 def look(run: RunDirectory, *, most: int, most_members: int = _MEMBERS_SHOWN) -> RunView:
     """The parts of a run that a person should see, at most ``most`` items of each kind."""
     judged = run.read("pairs")
     with duckdb.connect() as con:
         con.register("plan", run.read("plan", _PLAN_COLUMNS))
         con.register("pairs", judged)
+        for name in ("edits", "rejected"):
+            con.register(name, run.read(name))
         rows = {name: _fetch(con, _ROWS.format(condition=condition), most=most) for name, condition in _KINDS_OF_ROW}
         pairs = {name: _fetch(con, _PAIRS.format(condition=condition), most=most) for name, condition in _KINDS_OF_PAIR}
+        rows["decided"] = _fetch(con, _DECIDED, most=most)
         clusters = _fetch(con, _CLUSTERS, most=most)
         survivors = [cluster["into_id"] for cluster in clusters]
         members = _fetch(con, _MEMBERS, survivors=survivors, most=most_members) if survivors else []

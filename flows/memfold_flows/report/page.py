@@ -99,6 +99,7 @@ class _Entry:
 
 def _entries(view: RunView) -> Iterator[_Entry]:
     """What a person may look at, most important first; merges into one memory are beside each other."""
+    yield from _rows("decided", view.decided)
     for cluster in view.clusters.items:
         yield from _merges(cluster)
     yield from _rows("prune", view.pruned)
@@ -112,7 +113,7 @@ def _entries(view: RunView) -> Iterator[_Entry]:
 
 def _sizes(view: RunView) -> Iterable[int]:
     yield sum(cluster.folded for cluster in view.clusters.items)
-    sections: Sequence[Section[Any]] = (view.conflicts, view.pruned, view.promoted, view.held)
+    sections: Sequence[Section[Any]] = (view.decided, view.conflicts, view.pruned, view.promoted, view.held)
     yield from (section.total for section in (*sections, view.held_pairs, view.waits, view.near_misses))
 
 

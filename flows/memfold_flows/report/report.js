@@ -6,7 +6,7 @@ for (const entry of data.entries) {
 }
 const PER_PAGE = 50, MOST_PRINTED = 1000, MOST_WORDS = 600, MOST_SCOPES = 200;
 const ACTIONS = {
-  merge: "Fold into another", prune: "Leave", promote: "Move up", held: "Held", waits: "Wait",
+  decided: "Decided by a person", merge: "Fold into another", prune: "Leave", promote: "Move up", held: "Held", waits: "Wait",
   conflict: "Conflicts", near: "Near misses",
 };
 const WHY = {
@@ -15,6 +15,8 @@ const WHY = {
   blank: "holds no text", stale: "old and unused, by your settings", superseded: "a newer memory replaces it",
   capacity: "its scope is over its limit", promoted: "qualifies for the next tier",
   held: "held by a check", waits: "does not fit under the limit of this pass", "by hand": "decided by a person",
+  pinned: "it stays whatever the rules say", rejected: "what the plan had for it was rejected",
+  removed: "the rules would have kept it",
 };
 const HIDDEN = /([\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}])/u;
 const $ = (id) => document.getElementById(id);
@@ -52,12 +54,19 @@ function showVerdict() {
   $("run").append("· run ", ...visible(plan.run_id), " · ", ...visible(plan.store), ` · as of ${time(plan.as_of)}`);
   document.title = `${words} · memfold ${plan.run_id}`;
   const refused = plan.scopes.filter((scope) => !scope.accepted).length;
-  const did = `Of ${count(plan.entries_before, "memory", "memories")}, ${number(plan.merged)} would fold into another, ` +
-    `${number(plan.pruned)} would leave and ${number(plan.promoted)} would move up.`;
+  const accepted = sums(plan.scopes.filter((scope) => scope.accepted)), stopped = sums(plan.scopes.filter((scope) => !scope.accepted));
+  const did = `Of ${count(plan.entries_before, "memory", "memories")}, ${number(accepted.merged)} would fold into another, ` +
+    `${number(accepted.pruned)} would leave and ${number(accepted.promoted)} would move up.`;
   const gate = refused === 0 ? "" : ` ${count(refused, "scope is", "scopes are")} refused, and nothing of ` +
-    `${refused === 1 ? "it" : "them"} is written.`;
+    `${refused === 1 ? "it" : "them"} is written: of ${refused === 1 ? "its" : "their"} ` +
+    `${count(stopped.entries_before, "memory", "memories")}, ${number(stopped.lost)} would be lost.`;
   $("lead").textContent = plan.verdict === "nothing to do"
     ? `All ${number(plan.entries_before)} memories stay as they are.` : did + gate;
+  const decisions = Object.values(plan.edits), gone = decisions.filter((each) => each === "prune").length;
+  if (decisions.length > 0) {
+    history(`A person changed this plan: ${count(decisions.length - gone, "memory is", "memories are")} to stay, ` +
+      `${count(gone, "is", "are")} to go. The gate looked at it again after that.`);
+  }
   if (data.applied) {
     const done = data.applied;
     const states = { Consolidated: "written", PartlyApplied: "written in part", Rejected: "refused, nothing was written",
@@ -73,20 +82,27 @@ function showVerdict() {
   }
 }
 
+/** What scopes come to together. */
+function sums(scopes) {
+  const names = ["entries_before", "entries_after", "merged", "pruned", "promoted", "held", "waits", "lost", "lost_strict"];
+  return Object.fromEntries(names.map((name) => [name, scopes.reduce((sum, scope) => sum + scope[name], 0)]));
+}
+
 function history(line) {
   $("history").append(make("p", "history", ...visible(line)));
 }
 
 function showFigures() {
   const plan = data.plan;
-  const refused = plan.scopes.some((scope) => !scope.accepted);
-  const after = plan.scopes.reduce((sum, scope) => sum + (scope.accepted ? scope.entries_after : scope.entries_before), 0);
+  const stopped = plan.scopes.filter((scope) => !scope.accepted), all = plan.entries_before;
+  const written = sums(plan.scopes.filter((scope) => scope.accepted)), share = (lost) => percent(all === 0 ? 0 : lost / all);
   const limit = `limit per scope ${percent(plan.max_loss_fraction)}`;
   const figures = [
-    ["memories before", number(plan.entries_before), ""], ["memories after", number(after), refused ? "refused scopes stay as they are" : ""],
-    ["lost", percent(plan.loss_fraction), `${number(plan.lost)}${plan.strict_entries ? "" : `; ${limit}`}`],
-    ["counted strictly", percent(plan.loss_fraction_strict), `${number(plan.lost_strict)}${plan.strict_entries ? `; ${limit}` : ", with copies and expired"}`],
-    ["held by a check", number(plan.held), ""], ["wait for the next pass", number(plan.waits), ""],
+    ["memories before", number(all), ""],
+    ["memories after", number(written.entries_after + sums(stopped).entries_before), stopped.length ? "refused scopes stay as they are" : ""],
+    ["lost", share(written.lost), `${number(written.lost)}${plan.strict_entries ? "" : `; ${limit}`}`],
+    ["counted strictly", share(written.lost_strict), `${number(written.lost_strict)}${plan.strict_entries ? `; ${limit}` : ", with copies and expired"}`],
+    ["held by a check", number(written.held), ""], ["wait for the next pass", number(written.waits), ""],
   ];
   for (const [name, value, note] of figures) {
     const dd = make("dd", "", value);
@@ -197,13 +213,17 @@ function card(entries) {
   article.append(make("h3", "", make("b", "", heading(first)), make("span", "", ...visible(scopeName(scopeOf(first))))));
   if (first.action === "merge") article.append(...mergeRows(entries));
   else if (first.other) article.append(...pairRows(first));
-  else article.append(row({ prune: "leaves", promote: "moves up" }[first.action] ?? "stays", first.action === "prune" ? "goes" : "stays", first.memory, null, because(first)));
+  else {
+    const leaves = first.action === "prune" || first.reason === "removed";
+    article.append(row(leaves ? "leaves" : first.action === "promote" ? "moves up" : "stays", leaves ? "goes" : "stays", first.memory, null, because(first)));
+  }
   return article;
 }
 
+const DECIDED = { pinned: "Pinned by a person", rejected: "Kept by a person", removed: "Removed by a person" };
 const heading = (entry) => ({
   merge: "Folds into one", prune: "Leaves", promote: "Moves up", conflict: "Conflict: both stay, look at them",
-  held: entry.other ? "Twins, held apart" : "Held", waits: "Waits for a later pass", near: "Near miss: both stay",
+  decided: DECIDED[entry.reason], held: entry.other ? "Twins, held apart" : "Held", waits: "Waits for a later pass", near: "Near miss: both stay",
 })[entry.action];
 
 function mergeRows(entries) {

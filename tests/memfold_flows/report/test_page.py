@@ -95,6 +95,51 @@ def test_the_verdict_comes_first_and_both_losses_are_said(shown: Any, morning: A
 
 
 @in_browser
+def test_the_figures_of_a_plan_that_passes_in_part_are_of_what_is_written(
+    shown: Any, morning: Any, nights: Any
+) -> None:
+    """A refused scope stays as it is, so nothing of it is folded or lost; what was planned for it is said apart."""
+    for number in range(2):
+        morning.remember(f"hat-{number}", f"{'Note: ' * number}Bo wears two red hats", scope="hall")
+    run, _ = nights.plan(morning.store)
+
+    seen = shown(run)
+
+    assert seen.run("document.querySelector('#lead').textContent") == (
+        "Of 8 memories, 1 would fold into another, 1 would leave and 0 would move up. "
+        "1 scope is refused, and nothing of it is written: of its 2 memories, 1 would be lost."
+    )
+    figures = seen.run("[...document.querySelectorAll('.figures div')].map((each) => each.innerText.split('\\n')[1])")
+    assert figures[:4] == ["8", "6", "12.5 %", "25.0 %"]
+
+
+@in_browser
+def test_what_a_person_decided_is_shown_first(shown: Any, morning: Any, nights: Any) -> None:
+    """A rejected merge, a pin and a removal, each under its own words, and in one sentence at the top."""
+    first, _ = nights.plan(morning.store, max_loss_fraction=0.5)
+    run = RunDirectory.create(first.path.parent / "edited", "edited")
+    said = {"tea-2": "reject", "oven-1": "pin", "bin": "prune"}
+    pipeline.edit(morning.store, first, run, said, clock=lambda: first.manifest.created)
+
+    seen = shown(run)
+
+    assert seen.run("document.querySelector('#history').innerText") == (
+        "A person changed this plan: 2 memories are to stay, 1 is to go. The gate looked at it again after that."
+    )
+    assert seen.run("document.querySelector('[data-action=decided]').textContent") == "Decided by a person 3"
+    seen.run("document.querySelector('[data-action=decided]').click()")
+    cards = seen.run(
+        "[...document.querySelectorAll('article')].map((each) => [each.querySelector('b').textContent,"
+        " each.querySelector('.mark').textContent, each.querySelector('.about').textContent.split(' ')[0]])"
+    )
+    assert cards == [
+        ["Removed by a person", "leaves", "bin"],
+        ["Kept by a person", "stays", "tea-2"],
+        ["Pinned by a person", "stays", "oven-1"],
+    ]
+
+
+@in_browser
 def test_a_merge_is_shown_word_by_word(shown: Any, morning: Any, nights: Any) -> None:
     """What goes is struck, what only the survivor says is underlined, all else is plain."""
     run, _ = nights.plan(morning.store)
