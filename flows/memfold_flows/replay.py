@@ -17,21 +17,32 @@ from memfold.errors import BadUsage
 from memfold_flows.stores.base import ReplayBatch
 
 
-def to_json(memories: Sequence[Mapping[str, Any]]) -> str:
-    """A batch as stores keep it.
+def to_json(batch: object) -> str:
+    """A batch, a list of entries ``{title, content, kind}``, as stores keep it.
 
     Raises:
-        BadUsage: an entry has no content, or a value that is no text.
+        BadUsage: the batch is no list of entries, or an entry has no content or a value that is no text.
     """
-    entries = []
-    for number, memory in enumerate(memories):
-        entry = {name: memory.get(name) for name in ("title", "content", "kind")}
-        if not isinstance(entry["content"], str) or not entry["content"]:
-            raise BadUsage(f"entry {number} of the batch has no content; nothing was appended")
-        if wrong := [name for name, value in entry.items() if not isinstance(value, str | None)]:
-            raise BadUsage(f"entry {number} of the batch: {wrong[0]} is no text; nothing was appended")
-        entries.append({name: value for name, value in entry.items() if value is not None})
+    if not isinstance(batch, Sequence) or isinstance(batch, str | bytes):
+        inner = ' (the list under "memories" is)' if isinstance(batch, Mapping) and "memories" in batch else ""
+        raise BadUsage(f"a batch is a list of entries, not {type(batch).__name__}{inner}; nothing was appended")
+    entries = [_entry(given, number) for number, given in enumerate(batch)]
     return json.dumps({"memories": entries}, ensure_ascii=False, separators=(",", ":"))
+
+
+def _entry(given: object, number: int) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        kind = type(given).__name__
+        raise BadUsage(f"entry {number} of the batch is {kind}, not {{title, content, kind}}; nothing was appended")
+    entry = {name: given.get(name) for name in ("title", "content", "kind")}
+    if not isinstance(entry["content"], str) or not entry["content"]:
+        raise BadUsage(f"entry {number} of the batch has no content; nothing was appended")
+    for name, value in entry.items():
+        if not isinstance(value, str | None):
+            raise BadUsage(f"entry {number} of the batch: {name} is no text; nothing was appended")
+        if value is not None and _text(value) is None:
+            raise BadUsage(f"entry {number} of the batch: {name} is no valid Unicode; nothing was appended")
+    return {name: value for name, value in entry.items() if value is not None}
 
 
 def batches_read(batches: Sequence[ReplayBatch]) -> pa.Table:

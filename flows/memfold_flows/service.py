@@ -70,10 +70,11 @@ class Service:
         A later pass reads it as evidence: what is told in several batches is worth keeping. An empty batch is none.
 
         Raises:
-            BadUsage: an entry has no content, or the scope is none that the store could have.
+            BadUsage: the batch is no list, an entry has no content or one that the store's owner would refuse, or the
+                scope is none that the store could have; nothing was appended.
         """
+        batch_json = replay.to_json(batch)
         if not batch:
             return
-        batch_json = replay.to_json(batch)
         with self._store.transaction() as transaction:
             transaction.ledger.append_replay(scope, batch_json, self._clock())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -170,11 +171,18 @@ def test_what_several_batches_tell_is_promoted(kitchen: Kitchen, clock: Clock) -
     [
         ([{"title": "A note", "kind": "fact"}], "entry 0 of the batch has no content"),
         ([*told("x"), {"content": "y", "title": 7}], "entry 1 of the batch: title is no text"),
+        ([{"content": "half \ud800"}], "entry 0 of the batch: content is no valid Unicode"),
+        (["Ann drinks tea"], "entry 0 of the batch is str, not {title, content, kind}"),
+        ([*told("x"), None], "entry 1 of the batch is NoneType, not {title, content, kind}"),
+        ({"memories": told("x")}, 'a batch is a list of entries, not dict (the list under "memories" is)'),
+        ({}, "a batch is a list of entries, not dict"),
+        ("Ann drinks tea", "a batch is a list of entries, not str"),
+        (None, "a batch is a list of entries, not NoneType"),
     ],
 )
 def test_a_batch_that_is_none_is_refused(service: Service, tea: Kitchen, batch: Any, says: str) -> None:
     """Nothing of it is appended."""
-    with pytest.raises(BadUsage, match=f"{says}; nothing was appended"):
+    with pytest.raises(BadUsage, match=re.escape(f"{says}; nothing was appended")):
         service.append_replay("kitchen", batch)
 
     assert service.should_auto_consolidate("kitchen").replay_size == 0

@@ -34,6 +34,7 @@ from memfold_flows.stores.evo_rows import (
     item_of,
     memory_of,
     milliseconds,
+    require_entries,
     require_valid,
     scope_of,
 )
@@ -287,6 +288,7 @@ class EvoLedger(Bookkeeping):
             scope_json = encode(scope_of(scope))
         except ValueError as error:
             raise BadUsage(f"{error}; nothing was appended") from None
+        require_entries(batch_json)
         if not self._is_evos:
             super().append_replay(scope, batch_json, at)
             return

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from memfold.errors import BadRecord, StoreError
+from memfold.errors import BadRecord, BadUsage, StoreError
 from memfold.memory import Memory, from_microseconds, microseconds
 from memfold_flows.stores.base import Update
 from memfold_flows.stores.batches import memories_batch
@@ -125,6 +125,20 @@ def require_valid(cells: Mapping[str, Any]) -> None:
     """
     if problem := problem_of(cells):
         raise StoreError(f"memory {cells['id']!r} was not written: {problem}; this transaction changed nothing")
+
+
+def require_entries(batch_json: str) -> None:
+    """Refuse a replay batch of which evo could not make memories.
+
+    Raises:
+        BadUsage: an entry breaks one of evo's rules for a title, a content or a kind.
+    """
+    for number, entry in enumerate(json.loads(batch_json)["memories"]):
+        for name in ("title", "content", "kind"):
+            wanted, holds = _RULES[name]
+            if not holds(entry.get(name)):
+                says = f"has no {name}" if name not in entry else f"has the {name} {entry[name]!r}"
+                raise BadUsage(f"entry {number} of the batch {says}; evo wants {wanted}; nothing was appended")
 
 
 def item_of(cells: Mapping[str, Any]) -> dict[str, Any]:

@@ -313,6 +313,29 @@ def test_a_pass_that_was_cut_off_before_it_was_noted_is_noted_by_the_next_apply(
     assert evo.rows("consolidation_state")[ANA]["convergence_multiplier"] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"content": "Use pnpm.", "kind": "fact"}, "entry 1 of the batch has no title"),
+        (
+            {"title": "", "content": "Use pnpm.", "kind": "fact"},
+            "entry 1 of the batch has the title ''; evo wants a text",
+        ),
+        ({"title": "A note", "content": "Use pnpm."}, "entry 1 of the batch has no kind; evo wants one of fact"),
+        ({"title": "A note", "content": "Use pnpm.", "kind": "rumour"}, "entry 1 of the batch has the kind 'rumour'"),
+    ],
+)
+def test_an_entry_that_evo_would_refuse_is_not_put_into_its_buffer(evo, entry, says):
+    """evo makes memories of what it reads there; nothing of the batch is appended."""
+    evo.distil("m1", "Use pnpm.")
+    service = evo.service()
+
+    with pytest.raises(BadUsage, match=f"^{says}.*; nothing was appended$"):
+        service.append_replay(ANA, [{"title": "A note", "content": "Use pnpm.", "kind": "fact"}, entry])
+
+    assert service.should_auto_consolidate(ANA).replay_size == 0
+
+
 def test_a_batch_for_a_scope_that_evo_could_not_have_is_refused(evo):
     """It would wait for ever; an empty batch is none, so it makes no scope due."""
     evo.distil("m1", "Use pnpm.")
