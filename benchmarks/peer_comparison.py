@@ -12,6 +12,7 @@ import argparse
 import csv
 import importlib.metadata
 import json
+import random
 import resource
 import statistics
 import subprocess
@@ -30,12 +31,14 @@ HERE = Path(__file__).parent
 WORK = HERE / ".work"
 RESULTS = HERE / "results"
 EXACT_JOIN_ROWS = 200_000
-#: Every twentieth row is a variation of one note, as a heartbeat is that an agent writes down again and again.
+#: A heartbeat that an agent writes down again and again, 5,000 times: every twentieth of 100,000 rows.
 ROWS_PER_VARIATION = 20
+ROWS_WITH_HEARTBEAT = 100_000
+#: Then 150,000 rows without one, and the next heartbeat begins.
+ROWS_PER_HEARTBEAT = 250_000
 #: Less than this cannot be told from the start of a process; ratios are taken to no less.
 LEAST_SECONDS = 0.2
 ROWS_PER_GROUP = 100_000
-HEARTBEAT = "Nightly check: all agents answered, the queue was empty, no memory was lost, and the next check is number"
 OWN = ("memfold", "lower bound")
 
 
@@ -81,12 +84,24 @@ def make_archive(count: int) -> Path:
     path = WORK / f"texts-{count}.parquet"
     if not path.exists():
         rows = list(workload.rows(count, scopes=max(count // 250, 1)))
+        heartbeats = [_heartbeat(number) for number in range(count // ROWS_PER_HEARTBEAT + 1)]
         texts = [
-            row.text if number % ROWS_PER_VARIATION else f"{HEARTBEAT} {number}" for number, row in enumerate(rows)
+            f"{heartbeats[number // ROWS_PER_HEARTBEAT]} {number}" if _is_heartbeat(number) else row.text
+            for number, row in enumerate(rows)
         ]
         columns = {"id": list(range(count)), "scope": [row.scope for row in rows], "text": texts}
         pq.write_table(pa.table(columns), path, row_group_size=ROWS_PER_GROUP, compression="zstd")
     return path
+
+
+def _is_heartbeat(row: int) -> bool:
+    return row % ROWS_PER_VARIATION == 0 and row % ROWS_PER_HEARTBEAT < ROWS_WITH_HEARTBEAT
+
+
+def _heartbeat(number: int) -> str:
+    """Twenty words that no other heartbeat shares."""
+    writer = workload.Writer(random.Random(number))
+    return " ".join(writer.random.sample(writer.words, 20))
 
 
 def engines(peers: list[str]) -> dict[str, list[str]]:
