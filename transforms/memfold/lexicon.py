@@ -329,10 +329,13 @@ def _cut(text: str, code: str = "") -> Words:
 
 
 def _phrases(table: dict[str, Any]) -> Iterator[Phrase]:
+    named = {_cut(phrase) for texts in table.get("classes", {}).values() for phrase in texts}
+    named |= {_cut(phrase) for phrase in table.get("weekdays", {})}
     for groups in table.get("same", {}).values():
         for first, *others in groups:
+            becomes = _cut_to_phrases(first, named)
             for other in others:
-                yield Phrase(_cut(other, table["language"]), _cut_to_phrases(table, first))
+                yield Phrase(_cut(other, table["language"]), becomes)
     for texts in table.get("classes", {}).values():
         for text in texts:
             words = _cut(text, table["language"])
@@ -367,10 +370,8 @@ def _form_phrases(table: dict[str, Any]) -> Iterator[Phrase]:
 _MARKER = {"numbers": "#", "units": "@", "times_words": "#"}
 
 
-def _cut_to_phrases(table: dict[str, Any], text: str) -> Words:
+def _cut_to_phrases(text: str, named: set[Words]) -> Words:
     words = _cut(text)
-    named = {_cut(phrase) for texts in table.get("classes", {}).values() for phrase in texts}
-    named |= {_cut(phrase) for phrase in table.get("weekdays", {})}
     return (joined(words),) if len(words) > 1 and words in named else words
 
 

@@ -116,7 +116,7 @@ def _frequencies(code: str) -> dict[str, int]:
     if code == "ru":
         return {word.replace("ё", "е"): count for word, count in frequencies.items()}
     if code == "de":  # tokens have ss for ß
-        return frequencies | {word.replace("ß", "ss"): count for word, count in frequencies.items() if "ß" in word}
+        frequencies |= {word.replace("ß", "ss"): count for word, count in frequencies.items() if "ß" in word}
     return frequencies
 
 
