@@ -55,7 +55,9 @@ def plan(
         url, scopes=scopes, as_of=as_of, run_dir=run_dir, skip_bad=skip_bad, flags=flags, quiet=quiet
     ) as planned:
         if as_json:
-            print_json(planned.report.as_json())
+            from memfold_flows import details
+
+            print_json(details.plan_as_json(planned.run, planned.report))
         else:
             showing.show_plan(planned.run, planned.report, most=_SHOWN_AFTER_PLAN)
 

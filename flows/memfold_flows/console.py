@@ -114,14 +114,34 @@ def say(text: str) -> None:
         _console().print(Text(visible(in_short(line, LONGEST_LINE))), soft_wrap=True)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A plain table of texts."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        shown.add_column(column, overflow="fold")
-    for row in rows:
-        shown.add_row(*(Text(visible(in_short(cell, LONGEST_TEXT))) for cell in row))
-    _console().print(shown)
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    whole: Sequence[str] = (),
+    may_go: Sequence[str] = (),
+) -> None:
+    """A plain table of texts. The columns of ``whole`` are never cut or broken; where there is no room for the others,
+    those of ``may_go`` are left out, the first ones first.
+    """
+    console = _console()
+    cells = [[Text(visible(in_short(cell, LONGEST_TEXT))) for cell in row] for row in rows]
+    widths = [max(len(name), *(row[at].cell_len for row in cells), 0) for at, name in enumerate(columns)]
+    kept = list(range(len(columns)))
+    for name in may_go:
+        if sum(widths[at] + 1 for at in kept) > console.width:
+            kept.remove(columns.index(name))
+    shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    for at in kept:
+        is_whole = columns[at] in whole
+        shown.add_column(columns[at], overflow="fold", no_wrap=is_whole, min_width=widths[at] if is_whole else None)
+    for row in cells:
+        shown.add_row(*(row[at] for at in kept))
+    least = sum(widths[at] + 1 for at in kept if columns[at] in whole)
+    console.print(shown, width=max(console.width, least))
+    if len(kept) < len(columns):
+        left_out = ", ".join(columns[at] for at in range(len(columns)) if at not in kept)
+        console.print(Text(f"(not shown here: {left_out}; a wider terminal or --json has them)", "dim"))
 
 
 def _console() -> Console:

@@ -36,7 +36,9 @@ def edit(
         shutil.rmtree(run.path, ignore_errors=True)
         raise
     if as_json:
-        terminal.print_json(report.as_json())
+        from memfold_flows import details
+
+        terminal.print_json(details.plan_as_json(run, report))
         return
     from memfold_flows import showing
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -33,7 +34,15 @@ def carry_over(first: RunDirectory, run: RunDirectory, decisions: Mapping[str, D
         BadUsage: a decision that this plan has no place for, or a plan that was written already.
     """
     if first.wrote or first.read_json("receipt.json") is not None:
-        raise BadUsage(f"run {first.run_id} was applied already; nothing was changed. Plan again, after an undo.")
+        undone = first.read_json("undo.json")
+        if undone is not None and undone["is_whole"]:
+            raise BadUsage(
+                f"run {first.run_id} was applied and taken back; nothing was planned. Plan again, edit that."
+            )
+        raise BadUsage(
+            f"run {first.run_id} was applied already; nothing was planned. To change what it did, take it back "
+            f"(memfold undo {first.run_id}), plan again and edit that plan."
+        )
     steps.carry_over(first, run, steps.policy_of(first))
     plan = _Plan(first)
     plan.check(decisions)
@@ -161,13 +170,43 @@ _SAID: dict[str, Decision] = {each: each for each in DECISIONS}
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".jsonl"):
+        raise BadUsage(
+            f"--from takes a .csv or a .jsonl file, got {path}; nothing was planned. Rename it to what it is."
+        )
+    lines = _text(path).splitlines(keepends=True)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            if path.suffix == ".csv":
-                return _with_ids(csv.DictReader(file), path)
-            return [json.loads(line) for line in file if line.strip()]
-    except (OSError, ValueError, csv.Error) as error:
-        raise BadUsage(f"{path} cannot be read as {path.suffix or 'JSONL'} ({error}); nothing was planned") from error
+        if kind == ".csv":
+            return _with_ids(csv.DictReader(lines), path)
+    except csv.Error as error:
+        raise BadUsage(f"{path} cannot be read as CSV ({error}); nothing was planned") from error
+    return [_record(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1) if line.strip()]
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise BadUsage(f"there is no file {path}; nothing was planned") from None
+    except OSError as error:
+        raise BadUsage(f"{path} cannot be read ({error.strerror}); nothing was planned") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        is_utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        found = "is UTF-16" if is_utf_16 else f"is not UTF-8 at byte {error.start}"
+        raise BadUsage(f"{path} {found}; nothing was planned. Save it as UTF-8") from None
+
+
+def _record(line: str, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise BadUsage(f"{where} is not JSON ({error}); nothing was planned") from None
+    if not isinstance(record, dict):
+        raise BadUsage(f"{where} is not a JSON object; nothing was planned")
+    return record
 
 
 def _with_ids(rows: csv.DictReader[str], path: Path) -> list[dict[str, Any]]:

@@ -29,7 +29,9 @@ def show(reference: str, *, store: str | None, as_json: bool) -> None:
     receipt, undone = run.read_json("receipt.json"), run.read_json("undo.json")
     report = steps.read_report(run, store=run.manifest.store)
     if as_json:
-        print_json({"plan": report.as_json(), "receipt": receipt, "undo": undone})
+        from memfold_flows import details
+
+        print_json({"plan": details.plan_as_json(run, report), "receipt": receipt, "undo": undone})
         return
     history = [_what_was_written(receipt)] if receipt else []
     history += [_what_was_undone(each) for each in _undos(undone)]

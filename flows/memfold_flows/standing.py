@@ -109,7 +109,7 @@ def _print(
     console.say(f"{url}: {len(scopes)} scope{'' if len(scopes) == 1 else 's'}, {number} due; {last}")
     if scopes:
         console.say("")
-        console.table(_COLUMNS, [_cells(each) for each in scopes[:_SHOWN]])
+        console.table(_COLUMNS, [_cells(each) for each in scopes[:_SHOWN]], whole=("due",), may_go=_MAY_GO)
     if len(scopes) > _SHOWN:
         console.say(f"and {len(scopes) - _SHOWN} more scopes (all with --json)")
     for each in scopes[:_SHOWN]:
@@ -127,6 +127,7 @@ def _print(
 
 _SHOWN = 50
 _COLUMNS = ("scope", "due", "last pass", "next", "converged", "new", "replay")
+_MAY_GO = ("converged", "replay", "new", "last pass")
 _WHY: Mapping[str, str] = {"replay": "replay waits", "backlog": "much was written", "schedule": "it is time"}
 
 

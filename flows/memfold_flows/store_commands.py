@@ -75,7 +75,9 @@ def list_stores(*, as_json: bool) -> None:
     if known:
         console.say("")
         console.table(
-            ("stores with runs", "runs", "latest"), [(url, str(len(ids)), ids[-1]) for url, ids in known.items()]
+            ("stores with runs", "runs", "latest"),
+            [(url, str(len(ids)), ids[-1]) for url, ids in known.items()],
+            whole=("latest",),
         )
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memfold_flows import progress
 from memfold_flows.terminal import print_json, say
+
+if TYPE_CHECKING:
+    from memfold.judging import JudgedPair
 
 
 def judge(pairs: Path, *, out: Path | None, as_json: bool) -> None:
@@ -19,12 +24,30 @@ def judge(pairs: Path, *, out: Path | None, as_json: bool) -> None:
         columns = [dict(zip(pair_files.COLUMNS, pair_files.row(pair), strict=True)) for pair in judged]
         print_json({"pairs": columns, "scores": [asdict(score) for score in judging.scores(judged)]})
         return
+    if out is None and judged:
+        _print_verdicts(judged)
     merged = sum(pair.merges for pair in judged)
     say(f"{len(judged)} pairs judged, {merged} would merge" + (f"; verdicts in {out}" if out else ""))
     if table := judging.table(judged):
         print(f"\n{table}")
     elif out is None:
         say("no pair has a label, so there is nothing to compare with; --out FILE.csv keeps the verdicts")
+
+
+def _print_verdicts(judged: Sequence[JudgedPair]) -> None:
+    """One line per pair: what would become of it and why; where it has a label, whether that is right."""
+    from memfold_flows import console
+
+    is_labelled = any(pair.pair.label for pair in judged)
+    columns = ("pair", "verdict", *(["label"] if is_labelled else []), "would", "why")
+    console.table(columns, [_verdict(pair, is_labelled=is_labelled) for pair in judged], whole=("verdict", "would"))
+    say("")
+
+
+def _verdict(pair: JudgedPair, *, is_labelled: bool) -> tuple[str, ...]:
+    would = f"merge, {pair.keep} stays" if pair.merges else "stay apart"
+    label = [(pair.pair.label or "") + (" (wrong)" if pair.is_wrong else "")] if is_labelled else []
+    return pair.pair.pair_id, pair.verdict, *label, would, pair.reason
 
 
 def cluster(source: Path, target: Path, *, threshold: float, scope: str | None, quiet: bool, as_json: bool) -> None:

@@ -42,7 +42,7 @@ def show_history(url: str, *, as_json: bool) -> None:
     if not runs:
         console.say(f"no run has written to {shown} yet")
         return
-    console.table(_COLUMNS, [_cells(run) for run in runs])
+    console.table(_COLUMNS, [_cells(run) for run in runs], whole=("run", "state"), may_go=_MAY_GO)
     for run in runs:
         if run.is_in_the_middle:
             console.say("\n" + history.what_to_do(run, store=shown, runs_folder=terminal.runs_home()))
@@ -110,6 +110,10 @@ def _where(resolved: redirects.Resolved, url: str) -> str:
 
 
 _COLUMNS = ("run", "began (UTC)", "state", "merged", "pruned", "promoted", "lost", "restored", "files")
+
+
+#: The first to go on a narrow terminal; the run and its state stay.
+_MAY_GO = ("files", "promoted", "lost", "began (UTC)", "restored", "pruned", "merged")
 
 
 def _cells(run: history.PastRun) -> tuple[str, ...]:
