@@ -59,6 +59,15 @@ def write_bytes(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def _whole(path: Path, *, durable: bool) -> Iterator[BinaryIO]:
     """A file beside ``path`` that takes its place at the end of the block.
@@ -68,7 +77,7 @@ def _whole(path: Path, *, durable: bool) -> Iterator[BinaryIO]:
     """
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        _make_folder(path.parent)
+        is_new_folder = _make_folder(path.parent)
         with _open_private(temporary) as file:
             yield file
             file.flush()
@@ -76,7 +85,9 @@ def _whole(path: Path, *, durable: bool) -> Iterator[BinaryIO]:
                 os.fsync(file.fileno())
         temporary.replace(path)
         if durable:
-            _sync_folder(path.parent)
+            sync(path.parent)
+            if is_new_folder:
+                sync(path.parent.parent)
     except OSError as error:
         raise CannotWrite(
             f"{path} cannot be written ({error.strerror or error}); what was not committed before is not "
@@ -89,14 +100,8 @@ def _open_private(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb")
 
 
-def _make_folder(path: Path) -> None:
-    if not path.is_dir():
-        path.mkdir(mode=PRIVATE_FOLDER)
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _make_folder(path: Path) -> bool:
+    if path.is_dir():
+        return False
+    path.mkdir(mode=PRIVATE_FOLDER)
+    return True

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 
 from memfold.errors import BadUsage, PlanDamaged
 from memfold.frames import EVIDENCE, SNAPSHOT, UNDO
-from memfold_flows.files import PRIVATE_FOLDER, ROWS_PER_GROUP, write_bytes, write_parquet
+from memfold_flows.files import PRIVATE_FOLDER, ROWS_PER_GROUP, sync, write_bytes, write_parquet
 from memfold_flows.stores import processes, urls
 
 FORMAT = "memfold-run/1"
@@ -175,6 +176,14 @@ class RunDirectory:
             _manifest_json(replace(manifest, files=tuple(sorted((*others, file), key=lambda each: each.path)))),
         )
 
+    def make_durable(self) -> None:
+        """Wait until the plan is on the disk, as what is written from it can be: it is what tells of that."""
+        for path in (*_relation_paths(self.path), self.path / "snapshot", self.path):
+            sync(path)
+        for folder in self.path.parents:
+            with suppress(OSError):  # one that may not be read was there before
+                sync(folder)
+
     def verify(self) -> Manifest:
         """The manifest, once every relation is there with the hash that it names.
 
@@ -182,6 +191,7 @@ class RunDirectory:
             PlanDamaged: a relation is missing, changed, cut short or was added.
         """
         manifest = self.manifest
+        self.finish_removal(manifest)
         named = {file.path: file for file in manifest.files}
         present = {path.relative_to(self.path).as_posix() for path in _relation_paths(self.path)}
         for path in sorted(named.keys() - present):
@@ -202,48 +212,60 @@ class RunDirectory:
             return
         snapshot = self.read("snapshot")
         kept = snapshot.filter(pc.is_in(snapshot["memory_id"], value_set=pa.array(sorted(touched), pa.string())))
-        path = self.path / "snapshot/touched.parquet"
-        write_parquet(path, kept.cast(SNAPSHOT))
-        files = self._files_without_texts(manifest, snapshot=path)
-        # The manifest first: a crash before the parts are gone leaves files too many, which verify names.
-        write_bytes(self.path / "manifest.json", _manifest_json(replace(manifest, files=files, snapshot_trimmed=True)))
-        for part in (self.path / "snapshot").glob("part-*.parquet"):
-            part.unlink()
+        self._leave(kept.cast(SNAPSHOT), replace(manifest, snapshot_trimmed=True))
 
     def remove_texts(self, now: datetime) -> None:
         """Remove the undo data and every row of the snapshot; from now on this run cannot be taken back or applied."""
         manifest = self.manifest
-        path = self.path / "snapshot/touched.parquet"
-        write_parquet(path, SNAPSHOT.empty_table())
-        # The manifest first: a crash before the files are gone leaves some, which the next removal finds.
-        removed = replace(
-            manifest,
-            files=self._files_without_texts(manifest, snapshot=path),
-            snapshot_trimmed=True,
-            undo_removed_at=manifest.undo_removed_at or now,
-        )
-        write_bytes(self.path / "manifest.json", _manifest_json(removed))
-        for old in (*self.undo_files, *(self.path / "snapshot").glob("part-*.parquet")):
-            old.unlink()
+        removed_at = manifest.undo_removed_at or now
+        self._leave(SNAPSHOT.empty_table(), replace(manifest, snapshot_trimmed=True, undo_removed_at=removed_at))
 
-    def _files_without_texts(self, manifest: Manifest, *, snapshot: Path) -> tuple[RelationFile, ...]:
-        """The relations with this snapshot, and with the ids of replayed entries only: their texts have been read."""
+    def finish_removal(self, manifest: Manifest) -> None:
+        """End a removal of texts that a crash cut off: the manifest says which files stay, and how."""
+        hashes = {file.path: file.sha256 for file in manifest.files}
+        landed, gone = [], []
+        for waits in (*self.path.glob(".*.next"), *self.path.glob("snapshot/.*.next")):
+            path = waits.with_name(waits.name.removeprefix(".").removesuffix(".next"))
+            if _sha256(waits) == hashes.get(path.relative_to(self.path).as_posix()):
+                os.replace(waits, path)
+                landed.append(path)
+            else:
+                gone.append(waits)
+        gone += self.path.glob("snapshot/part-*.parquet") if manifest.snapshot_trimmed else ()
+        gone += self.undo_files if manifest.undo_removed_at is not None else ()
+        for path in gone:
+            path.unlink()
+        for folder in {path.parent for path in (*landed, *gone)}:
+            sync(folder)
+
+    def _leave(self, snapshot: pa.Table, manifest: Manifest) -> None:
+        """Leave this snapshot, and no text elsewhere; a crash leaves all of it for ``finish_removal``, or nothing."""
+        changed = {"snapshot/touched.parquet": snapshot, **self._without_texts(manifest)}
         files = {file.path: file for file in manifest.files if not file.path.startswith("snapshot/")}
-        evidence = self.file("evidence")
-        if evidence.name in files and files[evidence.name].rows:
+        for name, table in changed.items():
+            waits = _next(self.path / name)
+            write_parquet(waits, table, durable=True)
+            files[name] = replace(_describe(self.path, waits), path=name)
+        left = replace(manifest, files=tuple(files.values()))
+        write_bytes(self.path / "manifest.json", _manifest_json(left))
+        self.finish_removal(left)
+
+    def _without_texts(self, manifest: Manifest) -> dict[str, pa.Table]:
+        """The relations that hold texts beside the snapshot, without them: of replayed entries the ids have to do."""
+        there = {file.path: file.rows for file in manifest.files}
+        changed: dict[str, pa.Table] = {}
+        if there.get(self.file("evidence").name):
             ids = [{**row, "title": None, "content": ""} for row in self.read("evidence").to_pylist()]
-            write_parquet(evidence, pa.Table.from_pylist(ids, schema=EVIDENCE))
-            files[evidence.name] = _describe(self.path, evidence)
+            changed[self.file("evidence").name] = pa.Table.from_pylist(ids, schema=EVIDENCE)
         for name, column in _TEXTS_OF_A_MODEL.items():
             path = self.file(name)
-            if path.name in files and column in (table := self.read(name)).column_names:
+            if path.name in there and column in (table := self.read(name)).column_names:
                 if table[column].null_count == table.num_rows:
                     continue
                 blank = pc.if_else(pc.is_valid(table[column]), "", table[column])
                 at = table.schema.get_field_index(column)
-                write_parquet(path, table.set_column(at, table.schema.field(at), blank))
-                files[path.name] = _describe(self.path, path)
-        return (*files.values(), _describe(self.path, snapshot))
+                changed[path.name] = table.set_column(at, table.schema.field(at), blank)
+        return changed
 
     def mark_forgotten(self, now: datetime) -> None:
         """Say that a memory is being taken out of this run, before that begins: it must not be applied any more."""
@@ -430,6 +452,11 @@ def _is_same(url: str, other: str) -> bool:
 def _relation_paths(folder: Path) -> list[Path]:
     """Every relation of a run, in one order; undo rows are not relations of the plan."""
     return sorted([*folder.glob("*.parquet"), *folder.glob("snapshot/*.parquet")])
+
+
+def _next(path: Path) -> Path:
+    """Where the next version of a relation waits until the manifest names it."""
+    return path.with_name(f".{path.name}.next")
 
 
 def _describe(folder: Path, path: Path) -> RelationFile:

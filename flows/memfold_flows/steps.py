@@ -261,6 +261,7 @@ def apply(store: MemoryStore, run: RunDirectory, clock: Clock, fence: int | None
         return ApplyReport()
     from memfold_flows.stores import applying
 
+    run.make_durable()
     with interruption_named(store, run, "apply"):
         return applying.apply(
             store,

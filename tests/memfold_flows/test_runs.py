@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -246,6 +248,57 @@ def test_an_interrupted_plan_is_not_the_latest(make_run: MakeRun, tmp_path: Path
     RunDirectory.create(tmp_path / "runs" / "tuesday", "tuesday").write_snapshot(_memories("ann"))
 
     assert find_run("latest", tmp_path / "runs") == monday
+
+
+@pytest.mark.parametrize("removal", ["trim", "remove_texts"])
+def test_a_removal_of_texts_that_is_cut_off_anywhere_leaves_a_whole_run(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, removal: str
+) -> None:
+    """At each call to the system: the run is as it was, or as it was to be, and nothing is left over."""
+    ends = {"trim": ["ann"], "remove_texts": []}[removal]
+    for number in range(100):
+        run = make_run(f"monday-{number}")
+        run.write_undo(0, _undo_row("bob"))
+        with monkeypatch.context() as patched, suppress(Crash):
+            _crash_at(patched, number)
+            run.trim_snapshot(["ann"]) if removal == "trim" else run.remove_texts(NOON)
+
+        manifest = run.verify()
+
+        found = run.read("snapshot")["memory_id"].to_pylist()
+        assert found == (ends if manifest.snapshot_trimmed else ["ann", "bob", "cat"])
+        assert len(run.undo_files) == (0 if manifest.undo_removed_at else 1)
+        assert list(run.path.rglob(".*.next")) == []
+        if found == ends and number and _crash_at.calls < number:
+            return
+    pytest.fail("the removal never came to its end")
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+class _CrashAt:
+    """Ends the process, as it were, before the nth call that changes the disk."""
+
+    calls = 0
+
+    def __call__(self, patched: pytest.MonkeyPatch, number: int) -> None:
+        self.calls = 0
+        for name in ("fsync", "replace", "unlink"):
+            patched.setattr(os, name, self._counted(getattr(os, name), number))
+
+    def _counted(self, real: Callable[..., None], number: int) -> Callable[..., None]:
+        def call(*given: object, **options: object) -> None:
+            if self.calls >= number:
+                raise Crash
+            self.calls += 1
+            real(*given, **options)
+
+        return call
+
+
+_crash_at = _CrashAt()
 
 
 def test_a_damaged_run_that_is_newer_is_not_passed_over_where_nobody_looks(make_run: MakeRun, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_undo_data_is_on_the_disk_before_its_transaction_commits(fill_sqlite, a_pass, tmp_path, steps, monkeypatch):
-    """The file, then its name in the folder, then the record in the ledger."""
+    """The file, then its name in the folder, then the name of the folder, then the record in the ledger."""
     filled = fill_sqlite(Memory(memory_id="ann", content="Deploys need two approvals.", scope="team"))
     run = RunDirectory.create(tmp_path / "run", "night-1")
     night = a_pass(filled.store).plan(prune={"ann": "stale"})
@@ -41,7 +41,7 @@ def test_undo_data_is_on_the_disk_before_its_transaction_commits(fill_sqlite, a_
 
     night.apply(undo=run.write_undo)
 
-    assert steps == ["sync .000000.parquet.tmp", "rename to 000000.parquet", "sync undo", "land"]
+    assert steps == ["sync .000000.parquet.tmp", "rename to 000000.parquet", "sync undo", "sync run", "land"]
 
 
 @pytest.mark.parametrize("journal_mode", ["delete", "wal"])

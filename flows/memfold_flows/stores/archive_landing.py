@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from memfold.errors import StoreError, Transient
-from memfold_flows.files import make_own_folder
+from memfold_flows.files import make_own_folder, sync
 from memfold_flows.stores.bookkeeping import ledger_file
 
 
@@ -121,9 +121,9 @@ class Landing:
 
     def land_ledger(self) -> None:
         """Make the next ledger the ledger; the archive stays as it is."""
-        _sync(self.next_ledger)
+        sync(self.next_ledger)
         os.replace(self.next_ledger, self.ledger)
-        _sync(self.folder)
+        sync(self.folder)
 
     def land(self, *, read_from: Path, as_read: Fingerprint, in_place: bool) -> None:
         """Make the new version the archive and the next ledger its ledger.
@@ -141,9 +141,9 @@ class Landing:
             os.replace(self.new, self.archive)
         else:
             self._create_archive()
-        _sync(self.archive.parent)
+        sync(self.archive.parent)
         self.land_ledger()
-        self._intent.unlink()
+        self._drop_intent()
 
     def _create_archive(self) -> None:
         try:
@@ -176,9 +176,16 @@ class Landing:
         with file_errors(self.archive):
             if self._has_landed() and self.next_ledger.exists():
                 self.land_ledger()
+            if self._intent.exists():
+                self._drop_intent()
             journal = self._beside(".next.db-journal")
-            for left_over in (self._intent, self.new, journal, self.next_ledger):
+            for left_over in (self.new, journal, self.next_ledger):
                 left_over.unlink(missing_ok=True)
+
+    def _drop_intent(self) -> None:
+        # One that a power cut brought back would vouch for the unfinished ledger of a later landing.
+        self._intent.unlink()
+        sync(self.folder)
 
     def _write_intent(self, digest: str) -> None:
         descriptor = os.open(self._intent, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -186,7 +193,7 @@ class Landing:
             file.write(digest)
             file.flush()
             os.fsync(descriptor)
-        _sync(self.folder)
+        sync(self.folder)
 
 
 def _take_owner_and_mode(descriptor: int, like: os.stat_result) -> None:
@@ -194,11 +201,3 @@ def _take_owner_and_mode(descriptor: int, like: os.stat_result) -> None:
     with suppress(PermissionError):
         os.fchown(descriptor, like.st_uid, like.st_gid)
     os.fchmod(descriptor, like.st_mode & 0o7777)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

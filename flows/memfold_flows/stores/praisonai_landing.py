@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from memfold.errors import StoreError, Transient
-from memfold_flows.files import make_own_folder, write_bytes
+from memfold_flows.files import make_own_folder, sync, write_bytes
 
 MISSING = "missing"
 
@@ -113,14 +113,15 @@ class FilesLanding:
         with self._errors():
             for name in contents:
                 os.replace(self._new(name), self._memory / name)
-            _sync(self._memory)
+            sync(self._memory)
             self.land_ledger()
 
     def land_ledger(self) -> None:
         """Make the next ledger the ledger and end the landing."""
+        sync(self.next_ledger)
         os.replace(self.next_ledger, self.ledger)
-        _sync(self.folder)
-        self._journal.unlink(missing_ok=True)
+        sync(self.folder)
+        self._drop_journal()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -140,11 +141,17 @@ class FilesLanding:
             for name, digests in landing.items():
                 if self._new(name).exists() and file_digest(self._memory / name) == digests["old"]:
                     os.replace(self._new(name), self._memory / name)
-            _sync(self._memory)
+            sync(self._memory)
             self.land_ledger()
-        self._journal.unlink(missing_ok=True)
+        self._drop_journal()
         for left_over in (*self.folder.glob("*.new"), *self.folder.glob("praisonai-file.next.db*")):
             left_over.unlink()
+
+    def _drop_journal(self) -> None:
+        # One that a power cut brought back would vouch for the unfinished ledger of a later landing.
+        if self._journal.exists():
+            self._journal.unlink()
+            sync(self.folder)
 
     def _has_begun(self) -> bool:
         return any(
@@ -161,11 +168,3 @@ class FilesLanding:
 
     def _new(self, name: str) -> Path:
         return self.folder / f"{name}.new"
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -90,6 +90,37 @@ def _killed_while_landing(number: int) -> Row:
     return Row(moments[number].says, "SIGKILL", strike, "memfold apply", is_quick=True)
 
 
+def _power_cut(moment: Moment, *, is_quick: bool = False) -> Row:
+    """The power goes twice: names that were not synced are lost, then what those files held that were not."""
+
+    def strike(struck: Struck) -> Ended | None:
+        if moment.says in _LANDING_SAYS and struck.scheme not in points.LANDINGS:
+            return None
+        at = _landing_of(struck, moment)
+        states = []
+        for loses in ("names", "contents"):
+            struck.back_to({"run": "fresh", "apply": "planned", "undo": "applied"}[at.command])
+            command = {"run": struck.plan_and_apply, "apply": struck.apply, "undo": struck.undo}[at.command]
+            ended = command(at=at.at, fault="power cut", loses_power=loses)
+            assert ended.code == KILLED, ended.said
+            states.append(struck.state())
+            if loses == "names":
+                row._bring_to_the_end(struck)
+        assert states[0] == states[1]
+        return ended
+
+    row = Row(moment.says, "power cut", strike, f"memfold {moment.command}", is_quick)
+    return row
+
+
+_LANDING_SAYS = [moment.says for moment in points.landing("jsonl")]
+
+
+def _landing_of(struck: Struck, moment: Moment) -> Moment:
+    """The moment as this store has it."""
+    return next((each for each in points.landing(struck.scheme) if each.says == moment.says), moment)
+
+
 def _at(moment: Moment, fault: str, *, is_quick: bool = False, then: str | None = None, **options: Any) -> Row:
     def strike(struck: Struck) -> Ended | None:
         struck.back_to({"run": "fresh", "apply": "planned", "undo": "applied"}[moment.command])
@@ -267,6 +298,13 @@ ROWS: tuple[Row, ...] = (
     _killed_while_landing(1),
     *(_killed(each, is_quick=each in (points.UNDO_DURABLE, points.COMMITTED)) for each in points.APPLYING[4:]),
     *(_killed(moment) for moment in points.UNDOING),
+    _power_cut(points.UNDO_DURABLE, is_quick=True),
+    *(_power_cut(moment) for moment in points.landing("jsonl")),
+    _power_cut(points.COMMITTED),
+    _power_cut(replace(points.COMMITTED, says="committed, of a plan made just now", command="run"), is_quick=True),
+    _power_cut(points.RECEIPT),
+    _power_cut(points.ENDED),
+    *(_power_cut(moment) for moment in points.UNDOING),
     _at(points.PLANNING[0], "disk full"),
     _at(points.ROWS_WRITTEN, "disk full", is_quick=True),
     _at(points.UNDO_DURABLE, "disk full"),

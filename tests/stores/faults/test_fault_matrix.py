@@ -22,11 +22,14 @@ BEGIN, END = "<!-- fault matrix -->\n", "<!-- end of the fault matrix -->\n"
 
 @pytest.fixture(scope="session")
 def table(request: pytest.FixtureRequest, kinds: Mapping[str, Any]) -> Any:
-    """The outcomes by row and store, as the document has them; with ``--write-fault-matrix``, as they are found."""
+    """The outcomes by row and store, as the document has them; with ``--write-fault-matrix``, as found by now."""
+    known = _read_table()
     if not request.config.getoption("write_fault_matrix"):
-        yield _read_table()
+        yield known
         return
-    found: Outcomes = {row.name: dict.fromkeys(sorted(kinds), "") for row in ROWS}
+    found: Outcomes = {
+        row.name: {kind: known.get(row.name, {}).get(kind, "") for kind in sorted(kinds)} for row in ROWS
+    }
     yield found
     _write_table(found)
 

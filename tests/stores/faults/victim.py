@@ -25,6 +25,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from disk import Disk
+
 Job = dict[str, Any]
 
 #: Without these root may write where a folder is read-only; numbers of capabilities(7).
@@ -92,6 +94,10 @@ def _arm(job: Job) -> None:
         _wait_no_longer_than(job["busy_seconds"])
     if "kill_at_line" in job or "counts_lines" in job:
         _kill_at_line(job.get("kill_at_line"))
+    if "loses_power" in job:
+        disk = Disk(Path(job["folder"]) / "world")
+        disk.watch()
+        _disks.append(disk)
     if "at" in job:
         at = job["at"]
         _when(at["function"], at["event"], at.get("nth", 1), lambda: _FAULTS[job["fault"]](job))
@@ -132,6 +138,11 @@ def _kill(_: Job) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _cut_power(job: Job) -> None:
+    _disks[-1].lose(keeps_names=job["loses_power"] == "contents")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _fill_disk(_: Job) -> None:
     """No file can grow from now on; pipes go on."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
@@ -157,11 +168,15 @@ def _forbid_writing(job: Job) -> None:
     _drop_overrides()
 
 
+#: What the disk of the command holds, where that is watched.
+_disks: list[Disk] = []
+
 #: One entry per line of memfold's own that was executed while somebody counted.
 _lines: list[None] = []
 
 _FAULTS: dict[str, Callable[[Job], None]] = {
     "kill": _kill,
+    "power cut": _cut_power,
     "disk full": _fill_disk,
     "store vanishes": _take_store_away,
     "store folder read-only": _forbid_writing,
