@@ -1055,3 +1055,28 @@ def _plan_sqlite(store: MemoryStore, folder: Path, model: Model, **options: Any)
 
 def _contents(store: MemoryStore) -> list[str]:
     return [content for batch in store.snapshot() for content in batch["content"].to_pylist()]
+
+
+def test_memories_with_most_words_of_weight_in_common_are_asked_about(
+    tmp_path: Path, model: Callable[[Answer], Model]
+) -> None:
+    """Without embeddings too, although the pass itself has no doubt to settle; the others share too little."""
+    eager = model(same)
+    one_pass = Pass(tmp_path, [FROZEN, NO_DEPLOYS, WIPED, *OTHERS])
+
+    one_pass(eager)
+
+    assert [asked.pairs for asked in eager.asked] == [[["m1", "m2"]]]
+    assert {eager.asked[0].label(FROZEN), eager.asked[0].label(NO_DEPLOYS)} == {"m1", "m2"}
+
+
+def test_common_words_bring_nobody_together_where_the_checks_would_refuse(
+    tmp_path: Path, model: Callable[[Answer], Model]
+) -> None:
+    """Another hour is another fact: no question is paid for it."""
+    eager = model(same)
+    one_pass = Pass(tmp_path, [FROZEN, NO_DEPLOYS.replace("14", "16"), *OTHERS])
+
+    one_pass(eager)
+
+    assert eager.asked == []

@@ -1,9 +1,9 @@
-"""Memories that are near in meaning, by vectors that somebody else made: worth a question, and nothing more."""
+"""Memories that may say the same, by common words or by somebody else's vectors: worth a question, and no more."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,43 @@ from numpy.typing import NDArray
 
 from memfold.policy import Policy
 from memfold.questions import Known, open_rows, said, walls_of
+from memfold.wording import weights
 
 #: Vectors are compared in slabs of this many rows, so that a large scope needs no matrix of all pairs.
 _SLAB = 1024
+
+
+#: Two memories are asked about from this share of the shorter one's words of weight on, and this many, in common.
+LEAST_SHARE = 0.6
+LEAST_WORDS = 3
+#: A word that so many memories have brings no two of them together.
+COMMONEST = 100
+#: More memories behind one wall are not compared by words: no budget would reach for what is found among them.
+LARGEST_GROUP = 20_000
+
+
+def by_words(known: Known, policy: Policy) -> tuple[tuple[str, str], ...]:
+    """Pairs of memories behind one wall that have most of their words of weight in common, in any order."""
+    groups: defaultdict[tuple[Any, ...], list[tuple[str, frozenset[str]]]] = defaultdict(list)
+    for memory_id, wall, text in worth_placing(known, policy):
+        groups[wall].append((memory_id, weights(text)))
+    pairs = [pair for group in groups.values() if len(group) <= LARGEST_GROUP for pair in _sharing(group)]
+    return tuple(sorted(pairs))
+
+
+def _sharing(group: Sequence[tuple[str, frozenset[str]]]) -> Iterator[tuple[str, str]]:
+    holders: defaultdict[str, list[int]] = defaultdict(list)
+    for at, (_, words) in enumerate(group):
+        for word in words:
+            holders[word].append(at)
+    for at, (memory_id, words) in enumerate(group):
+        others = Counter(
+            other for word in words if len(holders[word]) <= COMMONEST for other in holders[word] if other > at
+        )
+        for other, rare in others.items():
+            common = len(words & group[other][1]) if rare > 1 else 0
+            if common >= max(LEAST_WORDS, LEAST_SHARE * min(len(words), len(group[other][1]))):
+                yield min(memory_id, group[other][0]), max(memory_id, group[other][0])
 
 
 def worth_placing(known: Known, policy: Policy) -> list[tuple[str, tuple[Any, ...], str]]:

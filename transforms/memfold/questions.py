@@ -108,7 +108,7 @@ def walls_of(row: Row, policy: Policy) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What matching read and found: the relations of these names, and the neighbours by meaning where any are known."""
+    """What matching read and found: the relations of these names, and pairs that are near by words or by meaning."""
 
     snapshot: pa.Table
     pairs: pa.Table
@@ -116,18 +116,24 @@ class Known:
     rejected: pa.Table
     evidence: pa.Table
     neighbours: tuple[tuple[str, str], ...] = ()
+    near_by_words: tuple[tuple[str, str], ...] = ()
 
 
 def to_judge(known: Known, policy: Policy) -> list[Question]:
-    """Pairs that were left apart for lack of certainty, and neighbours by meaning, as questions of a few pairs each."""
+    """Pairs that were left apart for lack of certainty, and neighbours, as questions of a few pairs each."""
     found = {(row["left_id"], row["right_id"]): row["verdict"] for row in known.pairs.to_pylist()}
     decided = {pair for pair, verdict in found.items() if verdict not in UNSURE}
-    asked = sorted({*found, *map(_ordered, known.neighbours)} - decided - taken_back(known.rejected))
+    by_words = {*found, *known.near_by_words}
+    asked = sorted({*by_words, *map(_ordered, known.neighbours)} - decided - taken_back(known.rejected))
     rows = _rows(known.snapshot, {memory_id for pair in asked for memory_id in pair}, policy)
     by_wall: defaultdict[tuple[Any, ...], list[tuple[str, str]]] = defaultdict(list)
     for one, other in asked:
-        # What is near by its words has a verdict, which stands where a check bears it out; the rest is anybody's guess.
-        if one in rows and other in rows and _is_open(rows[one], rows[other], policy, is_judged=(one, other) in found):
+        # What is near by its words is only asked where no check would refuse it; the rest is anybody's guess.
+        if (
+            one in rows
+            and other in rows
+            and _is_open(rows[one], rows[other], policy, is_checked=(one, other) in by_words)
+        ):
             by_wall[walls_of(rows[one], policy)].append((one, other))
     told = _told(known.evidence)
     return [
@@ -185,10 +191,10 @@ def to_rewrite(known: Known, policy: Policy, *, apart: Iterable[tuple[str, str]]
 # ------------------------------------------------------------------------------------------------ what may be asked
 
 
-def _is_open(one: Row, other: Row, policy: Policy, *, is_judged: bool) -> bool:
+def _is_open(one: Row, other: Row, policy: Policy, *, is_checked: bool) -> bool:
     if walls_of(one, policy) != walls_of(other, policy) or (_stays(one) and _stays(other)):
         return False
-    look = veto.of_pair(said(one), said(other), same_day=is_same_day(one, other, policy)) if is_judged else veto.Look()
+    look = veto.of_pair(said(one), said(other), same_day=is_same_day(one, other, policy)) if is_checked else veto.Look()
     return look.objection is None
 
 

@@ -85,6 +85,16 @@ def read(text: str) -> Reading:
     return Reading(words, tuple(corpus.kinds.tolist()), names, int(corpus.traits[0]))
 
 
+def weights(text: str) -> frozenset[str]:
+    """The words of a text that say something, each in the form in which it is compared."""
+    said = read(text)
+    return frozenset(
+        WEEKDAYS.get(word) or (word if said.is_fact(at) else stem(word))
+        for at, word in enumerate(said.words)
+        if not said.is_light(at)
+    )
+
+
 def sentences(text: str) -> list[tuple[str, ...]]:
     parts = [part for part in SENTENCE_END.split(text) if not is_blank(part)]
     return [words for part in parts if (words := read(part).words)]

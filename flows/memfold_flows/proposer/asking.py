@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from memfold import clusters, proposals, questions
+from memfold import clusters, neighbours, proposals, questions
 from memfold.errors import MemfoldError
 from memfold.policy import Policy
 from memfold.proposals import Proposal
@@ -84,7 +84,8 @@ def explain(run: RunDirectory, options: ProposerOptions, *, writes_texts: bool) 
 
 def _read(run: RunDirectory) -> tuple[Policy, Known]:
     policy = Policy.from_table(run.read("policy"))
-    return policy, Known(*(run.read(name) for name in ("snapshot", "pairs", "clusters", "rejected", "evidence")))
+    known = Known(*(run.read(name) for name in ("snapshot", "pairs", "clusters", "rejected", "evidence")))
+    return policy, replace(known, near_by_words=neighbours.by_words(known, policy))
 
 
 def _ask_all(asker: _Asker, known: Known, policy: Policy, *, writes_texts: bool) -> list[tuple[str, Proposal]]:
