@@ -100,7 +100,7 @@ def test_the_example_alerts_are_raised(site: Site, household: Household) -> None
     state = site.run("consolidate/on-demand", store=household.url)
 
     assert state.name == "Rejected"
-    assert state.message == "0 merged, 0 pruned, 0 promoted of 5; 1 of 1 scopes refused"
+    assert state.message == "0 merged, 0 pruned, 0 promoted of 5; 1 of 1 scope refused"
     for cause in ("memfold.gate.rejected", "memfold.memories.waiting", "memfold.pass.finished"):
         _wait_for_alert(site, household, cause)
 
