@@ -97,6 +97,10 @@ def test_config_names_a_preset_only_where_nothing_else_is_set(folder: Path) -> N
         ("proposer: {url: 'http://x/v1', model: m, api_key: secret}", "proposer.api_key.*Set MEMFOLD_PROPOSER_KEY"),
         ("proposer: {url: 'http://x/v1', model: m, max_call: 3}", "did you mean proposer.max_calls"),
         ("proposer: {url: 'http://x/v1', model: m, embeddings: {modell: 3}}", "did you mean proposer.embeddings.model"),
+        (
+            "proposer: {url: 'http://x/v1', model: m, embeddings: {min_cosine: 0.9}}",
+            "^memfold.yaml:1: proposer.embeddings should have a model or a metadata_key, one of them",
+        ),
         ("memory: {consolidation: {crom: 0 3 * * *}}", "did you mean memory.consolidation.cron"),
         ("tables: {notes: {idd: x, content: y}}", "memfold.yaml:1: tables.notes.idd.*did you mean tables.notes.id"),
     ],

@@ -228,7 +228,7 @@ def test_without_one_usable_answer_the_run_fails_and_nothing_changes(
     """Not even the exact copies fold: a pass that was to have a model and had none is a failed pass."""
     one_pass = Pass(tmp_path, [WIPED, GETS_WIPED, "Ana is vegetarian", "Ana is vegetarian."])
 
-    with pytest.raises(ModelFailed, match=r"none of 1 questions .* got a usable answer .*nothing was written"):
+    with pytest.raises(ModelFailed, match=r"none of 1 question .* got a usable answer .*nothing was written"):
         one_pass(model(lambda _: answer))
 
     assert one_pass.is_unchanged
@@ -1080,3 +1080,53 @@ def test_common_words_bring_nobody_together_where_the_checks_would_refuse(
     one_pass(eager)
 
     assert eager.asked == []
+
+
+MEAT = {
+    "a": {"text": "Ana is vegetarian", "metadata": {"vector": [1.0, 0.1]}},
+    "b": {"text": "Meat is nothing for our colleague", "metadata": {"vector": [1.0, 0.0]}},
+    "c": {"text": "Lena owns billing", "metadata": {"vector": [0.0, 1.0]}},
+    "d": {"text": "Docs are in Notion", "metadata": {"vector": "gone"}},
+    "e": {"text": "Tom has a boat"},
+}
+
+
+def test_vectors_that_the_store_has_bring_memories_together(tmp_path: Path, model: Callable[[Answer], Model]) -> None:
+    """Nobody is asked for vectors; a memory without one is near to nobody."""
+    eager = model(same)
+    one_pass = Pass(tmp_path, MEAT)
+
+    receipt = one_pass(eager, embeddings={"metadata_key": "vector"})
+
+    assert [asked.pairs for asked in eager.asked] == [[["m1", "m2"]]]
+    assert {eager.asked[0].label(MEAT[name]["text"]) for name in "ab"} == {"m1", "m2"}
+    assert receipt.proposer is not None
+    assert receipt.proposer.calls == 1
+    assert receipt.proposer.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("vectors", "remark"),
+    [
+        ([None, None], "no memory has a list of numbers under vector in its metadata"),
+        ([[1.0], [1.0, 0.0]], "the vectors differ in length"),
+        ([[10**400], [True]], "no memory has a list of numbers under vector in its metadata"),
+    ],
+)
+def test_vectors_that_cannot_be_used_are_told_and_the_pass_goes_on(
+    tmp_path: Path, model: Callable[[Answer], Model], vectors: list[Any], remark: str
+) -> None:
+    """What the words bring together is asked about all the same."""
+    eager = model(same)
+    held = {"a": FROZEN, "b": NO_DEPLOYS}
+    texts = {
+        name: {"text": text, "metadata": {"vector": vector}}
+        for (name, text), vector in zip(held.items(), vectors, strict=True)
+    }
+    one_pass = Pass(tmp_path, texts)
+
+    receipt = one_pass(eager, embeddings={"metadata_key": "vector"})
+
+    assert len(eager.asked) == 1
+    assert receipt.proposer is not None
+    assert receipt.proposer.remarks == (f"no neighbours by meaning: {remark}",)

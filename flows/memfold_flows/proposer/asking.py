@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from memfold_flows.proposer.options import ProposerOptions
 from memfold_flows.proposer.redaction import MARK, Redactor
 from memfold_flows.proposer.report import ModelReport, counted
 from memfold_flows.runs import RunDirectory
+from memfold_flows.streams import count
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +56,9 @@ def propose(run: RunDirectory, options: ProposerOptions, *, writes_texts: bool, 
         why = next(proposal.detail for _, proposal in found if proposal.refused_by == "no answer")
         advice = asker.refusal.to_do if asker.refusal else "Try again later"
         raise ModelFailed(
-            f"none of {report.failed} questions to {options.model} at {options.url} got a usable answer "
-            f"(first: {why}); nothing was written, and replay batches stay. {advice}, or leave proposer out of the "
-            "settings."
+            f"none of {count(report.failed, 'question', 'questions')} to {options.model} at {options.url} got a usable "
+            f"answer (first: {why}); nothing was written, and replay batches stay. {advice}, or leave proposer out "
+            "of the settings."
         )
     run.write("proposals", proposals.as_table(found))
     run.write_json("proposer.json", report.as_json())
@@ -66,9 +68,12 @@ def propose(run: RunDirectory, options: ProposerOptions, *, writes_texts: bool, 
 def explain(run: RunDirectory, options: ProposerOptions, *, writes_texts: bool) -> list[dict[str, Any]]:
     """The requests that a pass would begin with, exactly as they would be sent, without sending any.
 
-    Neighbours by meaning are not among them, as only the endpoint knows them.
+    Neighbours by meaning are among them where the store has the vectors; others only the endpoint knows.
     """
     policy, known = _read(run)
+    if options.embeddings is not None and options.embeddings.model is None:
+        with suppress(NoAnswer):
+            known = replace(known, neighbours=meaning.neighbours_by_own(known, policy, options.embeddings))
     asked = questions.to_judge(known, policy) if "judge" in options.uses else []
     if "rewrite" in options.uses and writes_texts:
         asked += questions.to_rewrite(known, policy)

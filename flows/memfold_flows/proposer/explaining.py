@@ -27,7 +27,8 @@ def explain_model(url: str, *, scopes: Collection[str] | None, as_of: str | None
         steps.take_snapshot(store, run, chosen.policy(as_of=now, traits=store.traits), scopes)
         steps.match(run)
         requests = asking.explain(run, options, writes_texts="content" in store.traits.places)
-    embedded = options.embeddings and {"post": f"{options.embeddings.url or options.url}/embeddings"}
+    wanted = options.embeddings
+    embedded = wanted and wanted.model and {"post": f"{wanted.url or options.url}/embeddings"}
     terminal.print_json(
         {
             "sent_to": options.url,

@@ -1,9 +1,9 @@
-"""Vectors from an OpenAI-compatible embeddings endpoint, and the memories that are near each other by them."""
+"""Vectors from an OpenAI-compatible embeddings endpoint or from the store, and the memories that are near by them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,32 +18,66 @@ from memfold_flows.proposer.endpoint import NoAnswer
 from memfold_flows.proposer.options import Embeddings
 
 TEXTS_PER_CALL = 64
+#: A number that large is no coordinate; its square would be none that can be added.
+LARGEST = 1e100
 
 
 def neighbours(known: Known, policy: Policy, wanted: Embeddings, access: Access) -> tuple[tuple[str, str], ...]:
     """Pairs of memories that are near in meaning and stand behind the same walls.
 
     Raises:
-        NoAnswer: the endpoint gave no vectors, or the budget did not reach.
+        NoAnswer: there are no vectors, they differ in length, or the budget did not reach.
+    """
+    if wanted.model is None:
+        return neighbours_by_own(known, policy, wanted)
+    placed = pure.worth_placing(known, policy)
+    texts = {memory_id: access.redact(text) for memory_id, _, text in placed}
+    vectors = _asked(sorted({*texts.values()}), wanted.model, wanted, access)
+    return _nearest(placed, {memory_id: vectors[text] for memory_id, text in texts.items()}, wanted)
+
+
+def neighbours_by_own(known: Known, policy: Policy, wanted: Embeddings) -> tuple[tuple[str, str], ...]:
+    """The same by the vectors that memories have in their metadata; one that has none is near to nobody.
+
+    Raises:
+        NoAnswer: no memory has one, or they differ in length.
     """
     placed = pure.worth_placing(known, policy)
+    ids = {memory_id for memory_id, _, _ in placed}
+    rows = zip(known.snapshot["memory_id"].to_pylist(), known.snapshot["metadata"].to_pylist(), strict=True)
+    own = {name: vector for name, text in rows if name in ids and (vector := _own(text, wanted.metadata_key))}
+    if placed and not own:
+        raise NoAnswer(f"no memory has a list of numbers under {wanted.metadata_key} in its metadata")
+    return _nearest([each for each in placed if each[0] in own], own, wanted)
+
+
+def _nearest(
+    placed: Sequence[tuple[str, tuple[Any, ...], str]], vectors: Mapping[str, list[float]], wanted: Embeddings
+) -> tuple[tuple[str, str], ...]:
     if not placed:
         return ()
-    texts = [access.redact(text) for _, _, text in placed]
-    vectors = _vectors(sorted(set(texts)), wanted, access)
     if len({len(vector) for vector in vectors.values()}) != 1:
         raise NoAnswer("the vectors differ in length")
     return pure.nearest(
         [memory_id for memory_id, _, _ in placed],
         [wall for _, wall, _ in placed],
-        np.array([vectors[text] for text in texts], np.float64),
+        np.array([vectors[memory_id] for memory_id, _, _ in placed], np.float64),
         min_cosine=wanted.min_cosine,
         neighbours=wanted.neighbours,
     )
 
 
-def _vectors(texts: Sequence[str], wanted: Embeddings, access: Access) -> dict[str, list[float]]:
-    digests = {text: digest_of(wanted.model, "embedding", text) for text in texts}
+def _own(metadata: str | None, key: str | None) -> list[float] | None:
+    try:
+        held = json.loads(metadata or "{}")
+    except ValueError:
+        return None
+    vector = held.get(key) if isinstance(held, dict) else None
+    return vector if _is_vector(vector) else None
+
+
+def _asked(texts: Sequence[str], model: str, wanted: Embeddings, access: Access) -> dict[str, list[float]]:
+    digests = {text: digest_of(model, "embedding", text) for text in texts}
     found = {text: vector for text in texts if _is_vector(vector := access.cache.get(digests[text]))}
     missing = [text for text in texts if text not in found]
     url = f"{wanted.url or access.options.url}/embeddings"
@@ -53,7 +87,7 @@ def _vectors(texts: Sequence[str], wanted: Embeddings, access: Access) -> dict[s
         if why := access.budget.why_not(size):
             raise NoAnswer(why)
         access.budget.tokens += size // CHARACTERS_PER_TOKEN
-        answer = access.post(url, {"model": wanted.model, "input": part})
+        answer = access.post(url, {"model": model, "input": part})
         for text, vector in zip(part, _read(answer, len(part)), strict=True):
             access.cache.put(digests[text], vector)
             found[text] = vector
@@ -78,5 +112,5 @@ def _is_vector(value: Any) -> bool:
     return (
         isinstance(value, list)
         and bool(value)
-        and all(isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each) for each in value)
+        and all(isinstance(each, int | float) and not isinstance(each, bool) and abs(each) < LARGEST for each in value)
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 KEY_VARIABLE = "MEMFOLD_PROPOSER_KEY"
 
@@ -33,14 +33,23 @@ Pattern = Annotated[str, AfterValidator(_pattern), Field(json_schema_extra={"for
 
 
 class Embeddings(BaseModel):
-    """An OpenAI-compatible embeddings endpoint: memories that are near in meaning are asked about as pairs."""
+    """Memories that are near in meaning are asked about as pairs: by vectors of an OpenAI-compatible endpoint (model,
+    url), or by those that the memories have in their metadata already (metadata_key).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str = Field(min_length=1)
+    model: str | None = Field(None, min_length=1)
     url: Url | None = None
+    metadata_key: str | None = Field(None, min_length=1)
     min_cosine: float = Field(0.85, gt=0.0, le=1.0)
     neighbours: int = Field(3, ge=1, le=20)
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if (self.model is None) == (self.metadata_key is None):
+            raise ValueError("should have a model or a metadata_key, one of them")
+        return self
 
 
 class ProposerOptions(BaseModel):
