@@ -221,25 +221,37 @@ class RunDirectory:
         self._leave(SNAPSHOT.empty_table(), replace(manifest, snapshot_trimmed=True, undo_removed_at=removed_at))
 
     def finish_removal(self, manifest: Manifest) -> None:
-        """End a removal of texts that a crash cut off: the manifest says which files stay, and how."""
+        """End a removal of texts that a crash cut off: the manifest says which files stay, and how.
+
+        Several processes may do so at once. What the manifest does not name is left alone: whoever is removing texts
+        right now may be about to name it.
+        """
         hashes = {file.path: file.sha256 for file in manifest.files}
-        landed, gone = [], []
-        for waits in (*self.path.glob(".*.next"), *self.path.glob("snapshot/.*.next")):
+        changed = []
+        for waits in self._waiting():
             path = waits.with_name(waits.name.removeprefix(".").removesuffix(".next"))
-            if _sha256(waits) == hashes.get(path.relative_to(self.path).as_posix()):
-                os.replace(waits, path)
-                landed.append(path)
-            else:
-                gone.append(waits)
-        gone += self.path.glob("snapshot/part-*.parquet") if manifest.snapshot_trimmed else ()
-        gone += self.undo_files if manifest.undo_removed_at is not None else ()
+            with suppress(FileNotFoundError):  # somebody else was quicker
+                if _sha256(waits) == hashes.get(path.relative_to(self.path).as_posix()):
+                    os.replace(waits, path)
+                    changed.append(path)
+        gone = list(self.path.glob("snapshot/part-*.parquet")) if manifest.snapshot_trimmed else []
+        gone += self.undo_files if manifest.undo_removed_at is not None else []
         for path in gone:
-            path.unlink()
-        for folder in {path.parent for path in (*landed, *gone)}:
+            path.unlink(missing_ok=True)
+        for folder in {path.parent for path in (*changed, *gone)}:
             sync(folder)
+
+    def drop_unfinished(self) -> None:
+        """Remove what an unfinished removal of texts prepared; for those who are alone with this run."""
+        for waits in self._waiting():
+            waits.unlink()
+
+    def _waiting(self) -> list[Path]:
+        return [*self.path.glob(".*.next"), *self.path.glob("snapshot/.*.next")]
 
     def _leave(self, snapshot: pa.Table, manifest: Manifest) -> None:
         """Leave this snapshot, and no text elsewhere; a crash leaves all of it for ``finish_removal``, or nothing."""
+        self.drop_unfinished()
         changed = {"snapshot/touched.parquet": snapshot, **self._without_texts(manifest)}
         files = {file.path: file for file in manifest.files if not file.path.startswith("snapshot/")}
         for name, table in changed.items():

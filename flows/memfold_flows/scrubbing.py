@@ -54,6 +54,7 @@ def scrub(run: RunDirectory, ids: Collection[str], says_it: SaysIt, now: datetim
     try:
         run.mark_forgotten(now)
         run.finish_removal(run.manifest)
+        run.drop_unfinished()
         damaged = [each for path in _files(run) if (each := _scrub_file(path, ids, says_it)) is not None]
         if damaged:
             named = ", ".join(f"{each.relative_to(run.path)} cannot be read" for each in damaged)

@@ -254,7 +254,7 @@ def test_an_interrupted_plan_is_not_the_latest(make_run: MakeRun, tmp_path: Path
 def test_a_removal_of_texts_that_is_cut_off_anywhere_leaves_a_whole_run(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, removal: str
 ) -> None:
-    """At each call to the system: the run is as it was, or as it was to be, and nothing is left over."""
+    """At each call to the system: the run is as it was, or as it was to be; the next removal leaves nothing over."""
     ends = {"trim": ["ann"], "remove_texts": []}[removal]
     for number in range(100):
         run = make_run(f"monday-{number}")
@@ -268,10 +268,41 @@ def test_a_removal_of_texts_that_is_cut_off_anywhere_leaves_a_whole_run(
         found = run.read("snapshot")["memory_id"].to_pylist()
         assert found == (ends if manifest.snapshot_trimmed else ["ann", "bob", "cat"])
         assert len(run.undo_files) == (0 if manifest.undo_removed_at else 1)
+        run.remove_texts(NOON)
         assert list(run.path.rglob(".*.next")) == []
+        assert run.verify().undo_removed_at is not None
         if found == ends and number and _crash_at.calls < number:
             return
     pytest.fail("the removal never came to its end")
+
+
+def test_who_looks_at_a_run_while_its_texts_are_removed_does_not_harm_it(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before each call to the system another process verifies the run, and may find it in between."""
+    run = make_run("monday")
+    looks = []
+
+    def watched(real: Callable[..., None]) -> Callable[..., None]:
+        def call(*given: object, **options: object) -> None:
+            with monkeypatch.context() as alone, suppress(PlanDamaged):
+                for name, each in calls.items():
+                    alone.setattr(os, name, each)
+                looks.append(given)
+                run.verify()
+            real(*given, **options)
+
+        return call
+
+    calls = {name: getattr(os, name) for name in ("replace", "unlink")}
+    with monkeypatch.context() as patched:
+        for name, real in calls.items():
+            patched.setattr(os, name, watched(real))
+        run.trim_snapshot(["ann"])
+
+    assert len(looks) > 2
+    assert run.verify().snapshot_trimmed
+    assert run.read("snapshot")["memory_id"].to_pylist() == ["ann"]
 
 
 class Crash(BaseException):
