@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
-import json
+import io
 from collections.abc import Collection, Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 
 from memfold.errors import BadUsage
 from memfold.frames import EDITS, REJECTED, SNAPSHOT
-from memfold_flows import steps
+from memfold_flows import steps, text_files
 from memfold_flows.runs import RunDirectory
 
 #: reject: it stays, and so does all that would have merged into it; pin: it stays whatever happens; prune: it goes.
@@ -166,6 +165,7 @@ def _pinned(snapshot: pa.Table, kept: Iterable[str]) -> pa.Table:
     return snapshot.set_column(at, SNAPSHOT.field(at), pc.or_(snapshot["pinned"], is_kept))
 
 
+_NOT_DONE = "nothing was planned"
 _SAID: dict[str, Decision] = {each: each for each in DECISIONS}
 
 
@@ -175,38 +175,13 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         raise BadUsage(
             f"--from takes a .csv or a .jsonl file, got {path}; nothing was planned. Rename it to what it is."
         )
-    lines = _text(path).splitlines(keepends=True)
+    if kind == ".jsonl":
+        return [record for _, _, record in text_files.records(path, not_done=_NOT_DONE, error=BadUsage)]
+    text = text_files.read(path, not_done=_NOT_DONE, error=BadUsage)
     try:
-        if kind == ".csv":
-            return _with_ids(csv.DictReader(lines), path)
+        return _with_ids(csv.DictReader(io.StringIO(text, newline="")), path)
     except csv.Error as error:
-        raise BadUsage(f"{path} cannot be read as CSV ({error}); nothing was planned") from error
-    return [_record(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1) if line.strip()]
-
-
-def _text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise BadUsage(f"there is no file {path}; nothing was planned") from None
-    except OSError as error:
-        raise BadUsage(f"{path} cannot be read ({error.strerror}); nothing was planned") from None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        is_utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        found = "is UTF-16" if is_utf_16 else f"is not UTF-8 at byte {error.start}"
-        raise BadUsage(f"{path} {found}; nothing was planned. Save it as UTF-8") from None
-
-
-def _record(line: str, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise BadUsage(f"{where} is not JSON ({error}); nothing was planned") from None
-    if not isinstance(record, dict):
-        raise BadUsage(f"{where} is not a JSON object; nothing was planned")
-    return record
+        raise BadUsage(f"{path} cannot be read as CSV ({error}); {_NOT_DONE}") from error
 
 
 def _with_ids(rows: csv.DictReader[str], path: Path) -> list[dict[str, Any]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from memfold import judging
 from memfold.errors import BadRecord, BadUsage
+from memfold_flows import text_files
 
 COLUMNS = ("pair_id", "merge", "verdict", "reason", "keep")
 LABELS = ("duplicate", "distinct", "conflict", "supersedes")
@@ -32,22 +32,11 @@ def judge_file(pairs: Path, *, out: Path | None = None) -> list[judging.JudgedPa
 
 def read_pairs(path: Path) -> list[judging.Pair]:
     """The pairs of a file, one JSON object a line: pair_id, a and b with text and created_at, and a label if known."""
-    try:
-        text = path.read_text("utf-8-sig")
-    except FileNotFoundError:
-        raise BadUsage(f"there is no file {path}; nothing was judged") from None
-    except OSError as error:
-        raise BadUsage(f"{path} cannot be read ({error.strerror}); nothing was judged") from None
-    except UnicodeDecodeError as error:
-        raise BadRecord(f"{path} is not UTF-8 at byte {error.start}; nothing was judged. Save it as UTF-8") from None
-    lines = enumerate(text.split("\n"), start=1)
     pairs: dict[str, judging.Pair] = {}
-    for number, line in lines:
-        if not line.strip():
-            continue
-        pair = _pair(line, f"{path}, line {number}", number)
+    for number, place, record in text_files.records(path, not_done="nothing was judged", error=BadRecord):
+        pair = _pair(record, place, number)
         if pair.pair_id in pairs:
-            raise BadRecord(f"{path}, line {number} has the pair_id {pair.pair_id!r} a second time; nothing was judged")
+            raise BadRecord(f"{place} has the pair_id {pair.pair_id!r} a second time; nothing was judged")
         pairs[pair.pair_id] = pair
     return list(pairs.values())
 
@@ -69,13 +58,7 @@ def row(pair: judging.JudgedPair) -> tuple[str, int, str, str, str]:
     return pair.pair.pair_id, int(pair.merges), pair.verdict, pair.reason, pair.keep
 
 
-def _pair(line: str, place: str, number: int) -> judging.Pair:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise BadRecord(f"{place} is not JSON ({error}); nothing was judged") from None
-    if not isinstance(record, dict):
-        raise BadRecord(f"{place} is not a JSON object; nothing was judged")
+def _pair(record: dict[str, Any], place: str, number: int) -> judging.Pair:
     return judging.Pair(
         pair_id=str(record.get("pair_id", number)),
         a=_text(record, "a", place),

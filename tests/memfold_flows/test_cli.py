@@ -457,6 +457,10 @@ def test_judge_says_how_right_the_verdicts_are(command: Command, tmp_path: Path)
     rows = [line.split(",") for line in (tmp_path / "verdicts.csv").read_text().splitlines()]
     assert [row[:2] for row in rows] == [["pair_id", "merge"], ["p1", "1"], ["p2", "0"]]
     assert json.loads(command("judge", "pairs.jsonl", "--json").out)["pairs"][0]["merge"] == 1
+    shown = [line.split() for line in command("judge", "pairs.jsonl").out.splitlines()]
+    assert shown[0][:4] == ["pair", "verdict", "label", "would"]
+    assert shown[1][:4] == ["p1", "same", "duplicate", "merge,"]
+    assert shown[2][:5] == ["p2", "conflict", "distinct", "stay", "apart"]
 
 
 def test_twins_of_two_sessions_are_reported_and_stay(command: Command, tmp_path: Path) -> None:

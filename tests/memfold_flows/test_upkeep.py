@@ -107,6 +107,20 @@ def test_history_lists_what_each_run_did(command: Command, tea: Kitchen, applied
     assert "undone" in command("history", f"sqlite:{tea.path}").out
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_history_keeps_run_ids_whole_on_any_terminal(
+    command: Command, tea: Kitchen, applied: dict[str, Any], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    """Where there is no room other columns go, and the table says which."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    said = command("history", f"sqlite:{tea.path}").out
+
+    [row] = [line for line in said.splitlines() if applied["run_id"] in line]
+    assert "applied" in row
+    assert ("(not shown here: " in said) == (columns <= 80)
+
+
 def test_a_store_without_runs_has_an_empty_history(command: Command, tea: Kitchen) -> None:
     """And looking into it makes no table."""
     before = tea.path.read_bytes()
