@@ -101,6 +101,10 @@ def test_config_names_a_preset_only_where_nothing_else_is_set(folder: Path) -> N
             "proposer: {url: 'http://x/v1', model: m, embeddings: {min_cosine: 0.9}}",
             "^memfold.yaml:1: proposer.embeddings should have a model or a metadata_key, one of them",
         ),
+        (
+            "proposer: {url: 'http://x/v1', model: m, embeddings: {metadata_key: v, url: 'http://y/v1'}}",
+            "^memfold.yaml:1: proposer.embeddings should have no url",
+        ),
         ("memory: {consolidation: {crom: 0 3 * * *}}", "did you mean memory.consolidation.cron"),
         ("tables: {notes: {idd: x, content: y}}", "memfold.yaml:1: tables.notes.idd.*did you mean tables.notes.id"),
     ],

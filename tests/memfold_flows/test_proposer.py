@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.model_server import Answer, Asked, Model, Raw, completion, serving, verdicts
 
+from memfold import neighbours
 from memfold.errors import BadUsage
 from memfold.policy import Policy
 from memfold_flows import leases, pipeline, settings
@@ -1130,3 +1131,32 @@ def test_vectors_that_cannot_be_used_are_told_and_the_pass_goes_on(
     assert len(eager.asked) == 1
     assert receipt.proposer is not None
     assert receipt.proposer.remarks == (f"no neighbours by meaning: {remark}",)
+
+
+def test_memories_of_a_crowd_are_not_compared_by_words_and_the_report_says_so(
+    tmp_path: Path, model: Callable[[Answer], Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has no end is not begun, and nobody takes it for done."""
+    monkeypatch.setattr(neighbours, "LARGEST_GROUP", 3)
+    eager = model(same)
+    one_pass = Pass(tmp_path, [FROZEN, NO_DEPLOYS, "Ana is vegetarian", "Tom has a boat"])
+
+    receipt = one_pass(eager)
+
+    assert eager.asked == []
+    assert receipt.proposer is not None
+    assert receipt.proposer.remarks == (
+        "4 memories were not compared by common words: more than 3 stand together. Smaller scopes are compared",
+    )
+
+
+def test_a_word_that_many_have_brings_nobody_together(
+    tmp_path: Path, model: Callable[[Answer], Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words that half a scope has would make every memory the neighbour of every other."""
+    monkeypatch.setattr(neighbours, "COMMONEST", 1)
+    eager = model(same)
+
+    Pass(tmp_path, [FROZEN, NO_DEPLOYS, *OTHERS])(eager)
+
+    assert eager.asked == []

@@ -26,13 +26,19 @@ COMMONEST = 100
 LARGEST_GROUP = 20_000
 
 
-def by_words(known: Known, policy: Policy) -> tuple[tuple[str, str], ...]:
-    """Pairs of memories behind one wall that have most of their words of weight in common, in any order."""
+def by_words(known: Known, policy: Policy) -> tuple[tuple[tuple[str, str], ...], int]:
+    """Pairs of memories behind one wall that have most of their words of weight in common, in any order.
+
+    Also how many memories were not compared, because more than ``LARGEST_GROUP`` stand behind their wall.
+    """
     groups: defaultdict[tuple[Any, ...], list[tuple[str, frozenset[str]]]] = defaultdict(list)
-    for memory_id, wall, text in worth_placing(known, policy):
-        groups[wall].append((memory_id, weights(text)))
-    pairs = [pair for group in groups.values() if len(group) <= LARGEST_GROUP for pair in _sharing(group)]
-    return tuple(sorted(pairs))
+    placed = worth_placing(known, policy)
+    size = Counter(wall for _, wall, _ in placed)
+    for memory_id, wall, text in placed:
+        if size[wall] <= LARGEST_GROUP:
+            groups[wall].append((memory_id, weights(text)))
+    pairs = sorted(pair for group in groups.values() for pair in _sharing(group))
+    return tuple(pairs), len(placed) - sum(map(len, groups.values()))
 
 
 def _sharing(group: Sequence[tuple[str, frozenset[str]]]) -> Iterator[tuple[str, str]]:
@@ -41,11 +47,11 @@ def _sharing(group: Sequence[tuple[str, frozenset[str]]]) -> Iterator[tuple[str,
         for word in words:
             holders[word].append(at)
     for at, (memory_id, words) in enumerate(group):
-        others = Counter(
+        rare_in_common = Counter(
             other for word in words if len(holders[word]) <= COMMONEST for other in holders[word] if other > at
         )
-        for other, rare in others.items():
-            common = len(words & group[other][1]) if rare > 1 else 0
+        for other in (other for other, count in rare_in_common.items() if count > 1):
+            common = len(words & group[other][1])
             if common >= max(LEAST_WORDS, LEAST_SHARE * min(len(words), len(group[other][1]))):
                 yield min(memory_id, group[other][0]), max(memory_id, group[other][0])
 

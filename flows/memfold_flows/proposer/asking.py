@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -65,38 +64,64 @@ def propose(run: RunDirectory, options: ProposerOptions, *, writes_texts: bool, 
     return report.accepted > 0
 
 
-def explain(run: RunDirectory, options: ProposerOptions, *, writes_texts: bool) -> list[dict[str, Any]]:
-    """The requests that a pass would begin with, exactly as they would be sent, without sending any.
+def explain(
+    run: RunDirectory, options: ProposerOptions, *, writes_texts: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The requests that a pass would begin with, exactly as they would be sent, and remarks; nothing is sent.
 
     Neighbours by meaning are among them where the store has the vectors; others only the endpoint knows.
     """
     policy, known = _read(run)
-    if options.embeddings is not None and options.embeddings.model is None:
-        with suppress(NoAnswer):
-            known = replace(known, neighbours=meaning.neighbours_by_own(known, policy, options.embeddings))
+    remarks: list[str] = []
+    known = _with_neighbours(known, policy, options, remarks)
     asked = questions.to_judge(known, policy) if "judge" in options.uses else []
     if "rewrite" in options.uses and writes_texts:
         asked += questions.to_rewrite(known, policy)
     redact = Redactor(options.redact)
-    return [
+    requests = [
         {
             "post": f"{options.url}/chat/completions",
             "body": prompts.request(question, prompts.asked(question, redact), model=options.model),
         }
         for question in asked
     ]
+    return requests, remarks
 
 
 def _read(run: RunDirectory) -> tuple[Policy, Known]:
     policy = Policy.from_table(run.read("policy"))
-    known = Known(*(run.read(name) for name in ("snapshot", "pairs", "clusters", "rejected", "evidence")))
-    return policy, replace(known, near_by_words=neighbours.by_words(known, policy))
+    return policy, Known(*(run.read(name) for name in ("snapshot", "pairs", "clusters", "rejected", "evidence")))
+
+
+def _with_neighbours(
+    known: Known, policy: Policy, options: ProposerOptions, remarks: list[str], access: Access | None = None
+) -> Known:
+    """What matching found, with the memories that are near each other; what could not be compared is remarked.
+
+    Without ``access`` no endpoint is asked for vectors.
+    """
+    if "judge" in options.uses:
+        pairs, left_out = neighbours.by_words(known, policy)
+        known = replace(known, near_by_words=pairs)
+        if left_out:
+            remarks.append(
+                f"{left_out} memories were not compared by common words: more than {neighbours.LARGEST_GROUP} stand "
+                "together. Smaller scopes are compared"
+            )
+    wanted = options.embeddings
+    try:
+        if wanted is not None and wanted.model is None:
+            return replace(known, neighbours=meaning.neighbours_by_own(known, policy, wanted))
+        if wanted is not None and wanted.model is not None and access is not None:
+            return replace(known, neighbours=meaning.neighbours(known, policy, wanted.model, wanted, access))
+    except NoAnswer as error:
+        remarks.append(f"no neighbours by meaning: {error}{error.to_do and f'. {error.to_do}'}")
+    return known
 
 
 def _ask_all(asker: _Asker, known: Known, policy: Policy, *, writes_texts: bool) -> list[tuple[str, Proposal]]:
     options = asker.access.options
-    if options.embeddings is not None:
-        known = replace(known, neighbours=asker.neighbours(known, policy))
+    known = _with_neighbours(known, policy, options, asker.remarks, asker.access)
     found: list[tuple[str, Proposal]] = []
     if "judge" in options.uses:
         for question in questions.to_judge(known, policy):
@@ -157,15 +182,6 @@ class _Asker:
             return _checked(question, answer, policy) if isinstance(answer, str) else None
         except Unusable:
             return None
-
-    def neighbours(self, known: Known, policy: Policy) -> tuple[tuple[str, str], ...]:
-        """Pairs that are near in meaning; none where the endpoint does not say, with a remark."""
-        wanted = self.access.options.embeddings
-        try:
-            return meaning.neighbours(known, policy, wanted, self.access) if wanted else ()
-        except NoAnswer as error:
-            self.remarks.append(f"no neighbours by meaning: {error}{error.to_do and f'. {error.to_do}'}")
-            return ()
 
     def report(self, made: Sequence[Proposal]) -> ModelReport:
         """What it came to so far."""

@@ -26,7 +26,7 @@ def explain_model(url: str, *, scopes: Collection[str] | None, as_of: str | None
         scopes = scopes and scope_names.meant(store, sorted(scopes))
         steps.take_snapshot(store, run, chosen.policy(as_of=now, traits=store.traits), scopes)
         steps.match(run)
-        requests = asking.explain(run, options, writes_texts="content" in store.traits.places)
+        requests, remarks = asking.explain(run, options, writes_texts="content" in store.traits.places)
     wanted = options.embeddings
     embedded = wanted and wanted.model and {"post": f"{wanted.url or options.url}/embeddings"}
     terminal.print_json(
@@ -34,6 +34,7 @@ def explain_model(url: str, *, scopes: Collection[str] | None, as_of: str | None
             "sent_to": options.url,
             "model": options.model,
             "requests": requests,
+            "remarks": remarks,
             "embeddings": embedded and {**embedded, "input": "the text of each memory, secrets redacted"},
         }
     )

@@ -22,17 +22,17 @@ TEXTS_PER_CALL = 64
 LARGEST = 1e100
 
 
-def neighbours(known: Known, policy: Policy, wanted: Embeddings, access: Access) -> tuple[tuple[str, str], ...]:
-    """Pairs of memories that are near in meaning and stand behind the same walls.
+def neighbours(
+    known: Known, policy: Policy, model: str, wanted: Embeddings, access: Access
+) -> tuple[tuple[str, str], ...]:
+    """Pairs of memories that are near in meaning, as the endpoint sees it, and stand behind the same walls.
 
     Raises:
-        NoAnswer: there are no vectors, they differ in length, or the budget did not reach.
+        NoAnswer: the endpoint gave no vectors, they differ in length, or the budget did not reach.
     """
-    if wanted.model is None:
-        return neighbours_by_own(known, policy, wanted)
     placed = pure.worth_placing(known, policy)
     texts = {memory_id: access.redact(text) for memory_id, _, text in placed}
-    vectors = _asked(sorted({*texts.values()}), wanted.model, wanted, access)
+    vectors = _asked(sorted({*texts.values()}), model, wanted.url or access.options.url, access)
     return _nearest(placed, {memory_id: vectors[text] for memory_id, text in texts.items()}, wanted)
 
 
@@ -76,18 +76,17 @@ def _own(metadata: str | None, key: str | None) -> list[float] | None:
     return vector if _is_vector(vector) else None
 
 
-def _asked(texts: Sequence[str], model: str, wanted: Embeddings, access: Access) -> dict[str, list[float]]:
+def _asked(texts: Sequence[str], model: str, url: str, access: Access) -> dict[str, list[float]]:
     digests = {text: digest_of(model, "embedding", text) for text in texts}
     found = {text: vector for text in texts if _is_vector(vector := access.cache.get(digests[text]))}
     missing = [text for text in texts if text not in found]
-    url = f"{wanted.url or access.options.url}/embeddings"
     for start in range(0, len(missing), TEXTS_PER_CALL):
         part = missing[start : start + TEXTS_PER_CALL]
         size = sum(map(len, part))
         if why := access.budget.why_not(size):
             raise NoAnswer(why)
         access.budget.tokens += size // CHARACTERS_PER_TOKEN
-        answer = access.post(url, {"model": model, "input": part})
+        answer = access.post(f"{url}/embeddings", {"model": model, "input": part})
         for text, vector in zip(part, _read(answer, len(part)), strict=True):
             access.cache.put(digests[text], vector)
             found[text] = vector

@@ -49,6 +49,8 @@ class Embeddings(BaseModel):
     def _has_one_source(self) -> Self:
         if (self.model is None) == (self.metadata_key is None):
             raise ValueError("should have a model or a metadata_key, one of them")
+        if self.url is not None and self.model is None:
+            raise ValueError("should have no url, as the vectors are those of metadata_key")
         return self
 
 
