@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from memfold.errors import BadUsage, PlanDamaged
+from memfold.errors import BadUsage, CannotWrite, PlanDamaged
 from memfold.frames import EVIDENCE, SNAPSHOT, UNDO
+from memfold_flows import manifests
 from memfold_flows.files import PRIVATE_FOLDER, ROWS_PER_GROUP, sync, write_bytes, write_parquet
+from memfold_flows.manifests import Manifest
 from memfold_flows.stores import processes, urls
 
-FORMAT = "memfold-run/1"
 #: Which process makes the plan, for as long as it is not sealed.
 PLANNED_BY = ".planned-by"
 #: What only a plan has that was whole once.
@@ -35,37 +36,6 @@ _TEXTS_OF_A_MODEL = {"proposals": "content", "rewrites": "content", "plan": "new
 ROWS_PER_PART = 4 * ROWS_PER_GROUP
 
 _ROWS_DIGEST = b"memfold.rows"
-
-
-@dataclass(frozen=True, slots=True)
-class RelationFile:
-    """One file of a relation: its place in the run directory, its sha256 and its number of rows."""
-
-    path: str
-    sha256: str
-    rows: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """What a run directory is: of which store, as of when, made with what, and the hash of each relation."""
-
-    run_id: str
-    store: str
-    as_of: datetime
-    created: datetime
-    memfold: str
-    scopes: tuple[str, ...] | None
-    minhash: dict[str, int | str]
-    counts: dict[str, int]
-    #: Rows that the store cannot read and never touches: why, and how many.
-    left_alone: dict[str, int] = field(default_factory=dict)
-    files: tuple[RelationFile, ...] = ()
-    snapshot_trimmed: bool = False
-    #: When the texts that this run kept were removed, because they had been kept long enough; with them goes the undo.
-    undo_removed_at: datetime | None = None
-    #: When a memory was taken out of it because a person wanted it forgotten; from then on it cannot be applied.
-    forgotten_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +74,7 @@ class RunDirectory:
         Raises:
             PlanDamaged: it has no manifest that can be read, or is of another kind.
         """
-        return cls(path.resolve(), _read_manifest(path).run_id)
+        return cls(path.resolve(), manifests.read(path).run_id)
 
     @property
     def is_sealed(self) -> bool:
@@ -113,7 +83,7 @@ class RunDirectory:
 
     @property
     def manifest(self) -> Manifest:
-        return _read_manifest(self.path)
+        return manifests.read(self.path)
 
     def file(self, name: str) -> Path:
         """Where the relation of this name lies; for the snapshot, the pattern of its parts."""
@@ -142,7 +112,7 @@ class RunDirectory:
         try:
             tables = [pq.ParquetFile(path).read(columns=wanted) for path in paths]
         except (OSError, pa.ArrowException) as error:
-            raise self._damaged(f"{name} cannot be read ({_first_line(error)})") from error
+            raise self._damaged(f"{name} cannot be read ({manifests.first_line(error)})") from error
         if not tables:
             raise self._damaged(f"{name} is missing")
         for table in tables:
@@ -152,9 +122,9 @@ class RunDirectory:
 
     def seal(self, manifest: Manifest) -> Manifest:
         """Write the manifest over all relations that lie here now; from now on a changed byte is noticed."""
-        files = tuple(_describe(self.path, path) for path in _relation_paths(self.path))
+        files = tuple(manifests.describe(self.path, path) for path in _relation_paths(self.path))
         sealed = replace(manifest, files=files)
-        write_bytes(self.path / "manifest.json", _manifest_json(sealed))
+        manifests.write(self.path, sealed)
         (self.path / PLANNED_BY).unlink(missing_ok=True)
         return sealed
 
@@ -167,22 +137,29 @@ class RunDirectory:
         manifest = self.manifest
         known = {file.path: file.sha256 for file in manifest.files}
         path = self.write(name, table)
-        file = _describe(self.path, path)
+        file = manifests.describe(self.path, path)
         if known.get(file.path, file.sha256) != file.sha256:
             raise self._damaged(f"{file.path} does not follow from the plan")
         others = tuple(other for other in manifest.files if other.path != file.path)
-        write_bytes(
-            self.path / "manifest.json",
-            _manifest_json(replace(manifest, files=tuple(sorted((*others, file), key=lambda each: each.path)))),
-        )
+        files = tuple(sorted((*others, file), key=lambda each: each.path))
+        manifests.write(self.path, replace(manifest, files=files))
 
     def make_durable(self) -> None:
-        """Wait until the plan is on the disk, as what is written from it can be: it is what tells of that."""
-        for path in (*_relation_paths(self.path), self.path / "snapshot", self.path):
-            sync(path)
-        for folder in self.path.parents:
-            with suppress(OSError):  # one that may not be read was there before
-                sync(folder)
+        """Wait until the plan is on the disk, as what is written from it can be: it is what tells of that.
+
+        Raises:
+            CannotWrite: the disk does not take it.
+        """
+        try:
+            for path in (*_relation_paths(self.path), self.path / "snapshot", self.path):
+                sync(path)
+            for folder in self.path.parents:
+                with suppress(OSError):  # of another owner, or of a system whose folders have no sync: not made by us
+                    sync(folder)
+        except OSError as error:
+            raise CannotWrite(
+                f"run {self.run_id} cannot be brought to the disk ({error.strerror}); nothing was written to the store"
+            ) from error
 
     def verify(self) -> Manifest:
         """The manifest, once every relation is there with the hash that it names.
@@ -199,7 +176,7 @@ class RunDirectory:
         for path in sorted(present - named.keys()):
             raise self._damaged(f"{path} is not part of the plan")
         for path, file in named.items():
-            if _sha256(self.path / path) != file.sha256:
+            if manifests.sha256(self.path / path) != file.sha256:
                 raise self._damaged(f"{path} was changed or cut short since it was planned")
         return manifest
 
@@ -231,7 +208,7 @@ class RunDirectory:
         for waits in self._waiting():
             path = waits.with_name(waits.name.removeprefix(".").removesuffix(".next"))
             with suppress(FileNotFoundError):  # somebody else was quicker
-                if _sha256(waits) == hashes.get(path.relative_to(self.path).as_posix()):
+                if manifests.sha256(waits) == hashes.get(path.relative_to(self.path).as_posix()):
                     os.replace(waits, path)
                     changed.append(path)
         gone = list(self.path.glob("snapshot/part-*.parquet")) if manifest.snapshot_trimmed else []
@@ -257,9 +234,9 @@ class RunDirectory:
         for name, table in changed.items():
             waits = _next(self.path / name)
             write_parquet(waits, table, durable=True)
-            files[name] = replace(_describe(self.path, waits), path=name)
+            files[name] = replace(manifests.describe(self.path, waits), path=name)
         left = replace(manifest, files=tuple(files.values()))
-        write_bytes(self.path / "manifest.json", _manifest_json(left))
+        manifests.write(self.path, left)
         self.finish_removal(left)
 
     def _without_texts(self, manifest: Manifest) -> dict[str, pa.Table]:
@@ -282,7 +259,7 @@ class RunDirectory:
     def mark_forgotten(self, now: datetime) -> None:
         """Say that a memory is being taken out of this run, before that begins: it must not be applied any more."""
         manifest = self.manifest
-        write_bytes(self.path / "manifest.json", _manifest_json(replace(manifest, forgotten_at=now)))
+        manifests.write(self.path, replace(manifest, forgotten_at=now))
 
     @property
     def undo_files(self) -> list[Path]:
@@ -325,7 +302,7 @@ class RunDirectory:
                 raise ValueError("its rows are not those that were written")
         except (OSError, ValueError, pa.ArrowException) as error:
             raise PlanDamaged(
-                f"run {self.run_id}: {path.relative_to(self.path)} cannot be read ({_first_line(error)}); "
+                f"run {self.run_id}: {path.relative_to(self.path)} cannot be read ({manifests.first_line(error)}); "
                 "nothing was taken back. Bring the run directory back as it was."
             ) from error
         return rows
@@ -337,7 +314,7 @@ class RunDirectory:
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         """Write a receipt, durably: it says what happened to the store."""
-        write_bytes(self.path / name, _json(value))
+        write_bytes(self.path / name, manifests.as_json(value))
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """A receipt, or None where there is none.
@@ -350,7 +327,7 @@ class RunDirectory:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise self._damaged(f"{name} cannot be read ({_first_line(error)})") from error
+            raise self._damaged(f"{name} cannot be read ({manifests.first_line(error)})") from error
         return value if isinstance(value, dict) else None
 
     def _damaged(self, what: str) -> PlanDamaged:
@@ -376,7 +353,7 @@ def known_runs(folder: Path) -> list[RunDirectory]:
     found: list[tuple[datetime, str, RunDirectory]] = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         try:
-            manifest = _read_manifest(path)
+            manifest = manifests.read(path)
         except PlanDamaged:
             continue  # a plan that was interrupted has no manifest; `show` on its folder says so
         found.append((manifest.created, manifest.run_id, RunDirectory(path.resolve(), manifest.run_id)))
@@ -398,7 +375,7 @@ def _was_whole(path: Path) -> bool:
 
 def _is_readable(path: Path) -> bool:
     try:
-        _read_manifest(path)
+        manifests.read(path)
     except PlanDamaged:
         return False
     return True
@@ -471,75 +448,8 @@ def _next(path: Path) -> Path:
     return path.with_name(f".{path.name}.next")
 
 
-def _describe(folder: Path, path: Path) -> RelationFile:
-    rows = pq.ParquetFile(path).metadata.num_rows
-    return RelationFile(path.relative_to(folder).as_posix(), _sha256(path), rows)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _digest_of_rows(rows: pa.Table) -> bytes:
     hashed = hashlib.sha256()
     for row in zip(*(rows[name].to_pylist() for name in UNDO.names), strict=True):
         hashed.update(repr(row).encode("utf-8", "surrogatepass"))
     return hashed.hexdigest().encode()
-
-
-def _manifest_json(manifest: Manifest) -> bytes:
-    fields = asdict(manifest)
-    files = fields.pop("files")
-    removed_at = manifest.undo_removed_at and manifest.undo_removed_at.isoformat()
-    forgotten_at = manifest.forgotten_at and manifest.forgotten_at.isoformat()
-    as_text = {
-        "as_of": manifest.as_of.isoformat(),
-        "created": manifest.created.isoformat(),
-        "undo_removed_at": removed_at,
-        "forgotten_at": forgotten_at,
-    }
-    return _json({"format": FORMAT, **fields, **as_text, "files": {file.pop("path"): file for file in files}})
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
-
-
-def _require_no_links(path: Path) -> None:
-    """A link in a run directory would let what is written, or removed, be somewhere else."""
-    for folder in (path, path / "snapshot", path / "undo"):
-        for each in os.scandir(folder) if folder.is_dir() else ():
-            if each.is_symlink():
-                raise PlanDamaged(f"{each.path} is a link, which no run directory has; nothing was read or written")
-
-
-def _read_manifest(path: Path) -> Manifest:
-    _require_no_links(path)
-    try:
-        fields = json.loads((path / "manifest.json").read_bytes())
-    except FileNotFoundError as error:
-        raise PlanDamaged(f"{path} has no manifest.json: it is no run directory, or the plan was cut short") from error
-    except (OSError, ValueError) as error:
-        raise PlanDamaged(f"{path}/manifest.json cannot be read ({_first_line(error)}); nothing was written") from error
-    try:
-        if fields.pop("format") != FORMAT:
-            raise PlanDamaged(f"{path} is not of the kind {FORMAT}; nothing was written")
-        files = tuple(RelationFile(name, **file) for name, file in fields.pop("files").items())
-        scopes, removed_at = fields.pop("scopes"), fields.pop("undo_removed_at", None)
-        forgotten_at = fields.pop("forgotten_at", None)
-        return Manifest(
-            as_of=datetime.fromisoformat(fields.pop("as_of")),
-            created=datetime.fromisoformat(fields.pop("created")),
-            scopes=None if scopes is None else tuple(scopes),
-            undo_removed_at=None if removed_at is None else datetime.fromisoformat(removed_at),
-            forgotten_at=None if forgotten_at is None else datetime.fromisoformat(forgotten_at),
-            files=files,
-            **fields,
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PlanDamaged(f"{path}/manifest.json is incomplete ({_first_line(error)}); nothing was written") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

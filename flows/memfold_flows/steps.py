@@ -24,6 +24,7 @@ from memfold_flows import changes as feed
 from memfold_flows import intake, progress, replay, settings, summaries
 from memfold_flows import scopes as scope_names
 from memfold_flows.files import PRIVATE_FILE, PRIVATE_FOLDER, write_bytes
+from memfold_flows.manifests import Manifest, RelationFile
 from memfold_flows.proposer.options import ProposerOptions
 from memfold_flows.proposer.report import ModelReport
 from memfold_flows.receipts import (
@@ -37,7 +38,7 @@ from memfold_flows.receipts import (
     settled,
     state_of,
 )
-from memfold_flows.runs import Manifest, RelationFile, RunDirectory
+from memfold_flows.runs import RunDirectory
 from memfold_flows.stores.base import ApplyReport, Drift, Landed, MemoryStore, RunRef, Step
 from memfold_flows.stores.outcomes import interrupted
 from memfold_flows.stores.undo_units import EVERYTHING, Selection

@@ -17,7 +17,8 @@ import pytest
 from memfold.errors import BadUsage, PlanDamaged
 from memfold.frames import LOSSES, UNDO
 from memfold.memory import Memory
-from memfold_flows.runs import Manifest, RunDirectory, find_run, known_runs, new_run_id, runs_folder, unreadable_runs
+from memfold_flows.manifests import Manifest
+from memfold_flows.runs import RunDirectory, find_run, known_runs, new_run_id, runs_folder, unreadable_runs
 from memfold_flows.stores.batches import memories_batch
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from contextlib import closing
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from memfold.errors import CannotWrite
 from memfold.memory import Memory
 from memfold_flows.runs import RunDirectory
 from memfold_flows.stores import bookkeeping, connections, open_store
@@ -64,3 +66,17 @@ def test_an_archive_is_on_the_disk_before_it_takes_the_place_of_the_old_one(arch
     renamed = steps.index("rename to memories.jsonl")
     assert "sync memories.jsonl.new" in steps[:renamed]
     assert f"sync {path.parent.name}" in steps[renamed:]
+
+
+def test_a_plan_that_the_disk_does_not_take_is_not_written_from(tmp_path, monkeypatch):
+    """One message, before anything is written to the store."""
+    run = RunDirectory.create(tmp_path / "run", "night-1")
+    (run.path / "snapshot").mkdir()
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+
+    with pytest.raises(CannotWrite, match="night-1 cannot be brought to the disk .*nothing was written to the store"):
+        run.make_durable()
