@@ -78,5 +78,5 @@ def test_a_plan_that_the_disk_does_not_take_is_not_written_from(tmp_path, monkey
 
     monkeypatch.setattr(os, "fsync", fail)
 
-    with pytest.raises(CannotWrite, match="night-1 cannot be brought to the disk .*nothing was written to the store"):
+    with pytest.raises(CannotWrite, match=r"night-1 cannot be brought to the disk .*nothing was written"):
         run.make_durable()
